@@ -322,7 +322,7 @@ COMPLEX = np.ones((20, 2)) * 1j
         ),
         (
             lambda: ol.scenarios.finite_data(control="both", weight_decay="free"),
-            "weight_decay is scheduled where control is 'both': leave it out, got 'free'",
+            "weight_decay is scheduled if control is 'both': leave it out, got 'free'",
         ),
         (
             lambda: ol.scenarios.finite_data().with_parameters(weight_decay=-1.0),

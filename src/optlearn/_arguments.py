@@ -1,6 +1,6 @@
-"""The one check of what users give: a message names the argument, what is allowed, and the value.
+"""The one place that checks user input: a message names the argument, what is allowed, and the value.
 
-Public functions check their arguments here first, so that what they call may trust them.
+Public functions check their arguments here first, so the functions that they call may rely on them.
 """
 
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ from optlearn._errors import SpecificationError
 
 
 class Arguments:
-    """The checks of one function's arguments: each returns the value, or raises with its name.
+    """Checks of one function's arguments: each returns the value, or raises an error that names it.
 
     Args:
         owner: the function as the user calls it, such as ``curriculum``.
-        error: what is raised.
+        error: class of the error to raise.
     """
 
     def __init__(self, owner: str, error: type[SpecificationError] = SpecificationError) -> None:
@@ -25,7 +25,7 @@ class Arguments:
         self.error = error
 
     def fail(self, name: str, value: Any, allowed: str) -> NoReturn:
-        """Raise; ``allowed`` goes on after the argument's name: "must be …"."""
+        """Raise; ``allowed`` continues the sentence after the argument's name: "must be …"."""
         raise self.error(f"{self.owner}: {name} {allowed}, got {_shown(value)}")
 
     def count(self, name: str, value: Any, lowest: int = 1, highest: float = np.inf) -> int:
@@ -107,7 +107,7 @@ class Arguments:
         return value
 
     def blocks(self, spectrum: Any) -> int | None:
-        """How many blocks a spectrum has; None: there is no spectrum."""
+        """The number of blocks of a spectrum; None without a spectrum."""
         if spectrum is None:
             return None
         blocks = getattr(spectrum, "blocks", None)
@@ -116,7 +116,7 @@ class Arguments:
         return blocks
 
     def squared_norm(self, name: str, value: Any, blocks: int | None) -> np.ndarray:
-        """One number above 0; with ``blocks`` also one of at least 0 for each, as matrices (B, 1, 1)."""
+        """One number above 0; with ``blocks`` also one of at least 0 per block, as matrices (B, 1, 1)."""
         if blocks is None or np.ndim(value) == 0:
             return np.asarray(self.number(name, value, 0.0, open_below=True))
         return self.numbers(name, value, (blocks,), lowest=0.0)[:, None, None]
@@ -124,7 +124,7 @@ class Arguments:
     def gram(self, name: str, value: Any, size: int | None = None, blocks: int | None = None) -> np.ndarray:
         """A Gram matrix: symmetric, positive semidefinite, ``size`` by ``size``.
 
-        A number stands for that multiple of the identity. With ``blocks``, there may be one for each.
+        A number stands for that multiple of the identity. With ``blocks``, there may be one matrix per block.
         """
         sizes = "a" if size is None else f"a number of at least 0, or a {size} by {size}"
         allowed = f"must be {sizes} symmetric, positive semidefinite matrix"
@@ -158,12 +158,12 @@ class Arguments:
 
 
 def is_whole(value: Any) -> bool:
-    """Is it a whole number (not a float, nor True)?"""
+    """Is it a whole number (neither a float nor True)?"""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def as_numbers(value: Any) -> np.ndarray | None:
-    """The value as floats; None if it is not made of numbers (True, "3" and None are none)."""
+    """The value as floats; None unless it consists of numbers (True, "3" and None do not count)."""
     try:
         raw = np.asarray(value)
         if raw.dtype.kind not in "iufO":
@@ -186,7 +186,7 @@ def article(word: str) -> str:
 
 
 def _range(lowest: float, highest: float, open_below: bool) -> str:
-    """Limits in words; nothing, where there are none."""
+    """Limits in words; empty without limits."""
     above = f"{'above' if open_below else 'at least'} {lowest:g}" if np.isfinite(lowest) else ""
     below = f"at most {highest:g}" if np.isfinite(highest) else ""
     if above and below:

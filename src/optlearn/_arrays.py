@@ -1,8 +1,8 @@
-"""Arrays: types that say what numbers they hold and their shape, and float64 for optlearn alone.
+"""Array types with dtype and shape, and float64 for optlearn alone.
 
 ``Float[np.ndarray, "I m"]`` has I rows of m floats; ``Float[Array, " n"]`` is a vector from NumPy or JAX.
-Shapes are for readers, and for the tests, which check them at every call (``tests/shapes.py``). Users pay
-nothing for them: jaxtyping is not imported here, only used if somebody has imported it.
+Shapes are for readers and for the tests, which check them at every call (``tests/shapes.py``). They cost
+users nothing: jaxtyping is not imported here, and only used if something else has imported it.
 
 Importing optlearn must not switch a host application's float32 code to float64, so nothing is set
 at import: every public entry point that computes runs inside ``jax.enable_x64``. Loads nothing heavy.
@@ -23,7 +23,7 @@ if TYPE_CHECKING or "jaxtyping" in sys.modules:
 else:
 
     class Shaped:
-        """Stands for the kinds of jaxtyping: an array of any shape."""
+        """Stands in for the types of jaxtyping: an array of any shape."""
 
         def __class_getitem__(cls, item: tuple[Any, str]) -> Any:
             return item[0]
@@ -34,7 +34,7 @@ else:
 Array = Any
 # The values of every parameter and control of a system at one moment, by name.
 Settings = Mapping[str, Array]
-# How a program is differentiated. Forwards over backwards is "backwards"; expressions are, symbolically.
+# How a program is differentiated. Forward-over-reverse is "backwards"; so are expressions, symbolically.
 Derivatives = Literal["backwards", "forwards", "symbolic"]
 
 _P = ParamSpec("_P")
@@ -55,7 +55,7 @@ def float64(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 def quick_jit(function: Callable[..., Any]) -> Any:
-    """``jax.jit`` of a function that averages over points, in half the time to compile; it runs as fast."""
+    """``jax.jit`` of a function that averages over points: compiles in half the time and runs as fast."""
     import jax
 
     return jax.jit(function, compiler_options=_quick_options(jax.default_backend()))
@@ -63,11 +63,11 @@ def quick_jit(function: Callable[..., Any]) -> Any:
 
 @cache
 def _quick_options(backend: str) -> dict[str, str | bool | int] | None:
-    """What XLA had better leave out in such programs; options that this XLA does not know are left out too.
+    """Options that turn off what slows XLA down in such programs, as far as this XLA knows them.
 
-    New emitters of fusions take long to compile. Operations are so small that two threads mostly wait for
-    each other: with the usual schedule, programs took a fourth to a half more of two cores' time, and no less
-    of the clock's. And a program that is compiled in parts repeats work in each of them.
+    The new fusion emitters take long to compile. Operations are so small that two threads mostly wait for
+    each other: with the usual schedule, programs took a quarter to a half more CPU time on two cores, and no
+    less wall-clock time. And a program that is compiled in parts repeats work in each of them.
     """
     import jax
 

@@ -17,18 +17,18 @@ def cite(solution: "Solution | None" = None) -> None:
     """Print the BibTeX entries to cite for a solution.
 
     Args:
-        solution: whose scenario, solvers and libraries count; None: the library and its paper alone.
+        solution: its scenario, solvers and libraries are cited; None: only the library and its paper.
     """
     print(bibtex(solution))
 
 
 def bibtex(solution: "Solution | None" = None) -> str:
-    """The same as text."""
+    """The same entries as text."""
     return "\n\n".join(entry(reference) for reference in used(solution))
 
 
 def used(solution: "Solution | None" = None) -> list[str]:
-    """Keys of the references, or entries that stand with a scenario, the most important first."""
+    """Keys of the references, or entries given with a scenario, the most important first."""
     keys = ["mignacco2025optimal", "optlearn"]
     return keys if solution is None else [*dict.fromkeys([*keys, *_of(solution)])]
 
@@ -51,7 +51,7 @@ def _of(solution: "Solution") -> Iterator[str]:
 
 
 def entry(reference: str) -> str:
-    """The BibTeX entry of a key; an entry stands for itself."""
+    """The BibTeX entry of a key; an entry is returned as it is."""
     return reference.strip() if reference.lstrip().startswith("@") else _entries()[reference]
 
 

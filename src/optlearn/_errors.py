@@ -1,4 +1,4 @@
-"""Errors and warnings: one class per misunderstanding, each of which names the help topic that explains it.
+"""Errors and warnings: one class per misunderstanding, each naming the help topic that explains it.
 
 ``optlearn help TOPIC`` prints such a page: a Markdown file in ``_help``, named like its topic, which is
 installed with the package.
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import ClassVar
 
 _PACKAGE = Path(__file__).parent
-# Frames of the package, of decorators around its functions, and of what makes classes and dataclasses are
-# nobody's line.
+# Frames of the package, of decorators around its functions, and of the machinery of classes and dataclasses
+# are not the user's code.
 _PASSED_OVER = ("contextlib.py", "functools.py", "_ufunc_config.py", "<frozen abc>", "<string>")
 
 
 def explained(topic: str) -> str:
-    """Where a kind of error or warning is explained, to be added to its message."""
+    """Points to the help topic that explains an error or warning; appended to its message."""
     return f"More: optlearn help {topic}"
 
 
@@ -26,7 +26,7 @@ def count_of(number: int, noun: str) -> str:
 
 
 def how_to_install(*extras: str) -> str:
-    """What to type for optional parts of the package, which is on no package index."""
+    """The command that installs optional parts; the package is not on a package index."""
     names = ",".join(extras)
     return (
         f"pip install -c constraints.txt '.[{names}]' in the folder of the repository, "
@@ -35,7 +35,7 @@ def how_to_install(*extras: str) -> str:
 
 
 def missing_extra(package: str, purpose: str) -> ModuleNotFoundError:
-    """The error to raise if an optional package is not installed; it says how to install it."""
+    """The error for a missing optional package; it says how to install it."""
     advice = how_to_install(package)
     return ModuleNotFoundError(f"{purpose} needs {package}, which is not installed: {advice}", name=package)
 
@@ -55,24 +55,24 @@ class SpecificationError(ValueError):
 
 
 class CallError(SpecificationError, TypeError):
-    """A function is called with an argument that it does not have, or without one that it needs."""
+    """A function is called with an unknown argument, or without a required one."""
 
 
 class BudgetError(SpecificationError):
-    """No schedule meets a budget: on any grid, or exactly on this one."""
+    """No schedule meets a budget, either on any grid or exactly on this one."""
 
     topic = "budgets"
 
 
 class RunawayError(SpecificationError):
-    """The dynamics run away under every first guess, mostly since the learning rate is too large."""
+    """The dynamics diverge under every first guess, usually because the learning rate is too large."""
 
 
 class UnphysicalStateError(ValueError):
     """No set of weight vectors has these order parameters.
 
     A squared norm ``Q_kk`` is negative, a Gram matrix is not positive semidefinite (``M² > Q T``),
-    or a number is not finite. At the start it is a slip in the numbers; along a trajectory it
+    or a number is not finite. At the start this is a mistake in the numbers; along a trajectory it
     usually means that a learning rate is too large for the dynamics to stay bounded.
     """
 
@@ -88,7 +88,7 @@ class AccuracyWarning(UserWarning):
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the user's line that caused it: the first, going up, that is not the package's own."""
+    """Warn at the user's line that caused it: the innermost frame outside the package."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and (
         frame.f_code.co_filename.startswith(str(_PACKAGE)) or frame.f_code.co_filename.endswith(_PASSED_OVER)

@@ -1,4 +1,4 @@
-"""Values in the types that JSON has, and JSON text of unknown origin."""
+"""Conversion of values to JSON types, and safe reading of JSON text."""
 
 import json
 import math
@@ -7,18 +7,18 @@ from typing import Any
 
 
 def _refuse(value: Any) -> Any:
-    raise TypeError(f"{value!r} has no place in JSON")
+    raise TypeError(f"{value!r} cannot be written as JSON")
 
 
 def plain(
     value: Any, *, number: Callable[[float], float | None] = float, other: Callable[[Any], Any] = _refuse
 ) -> Any:
-    """The same in the types that JSON has.
+    """The value in JSON types.
 
     Args:
         value: mappings, sequences, arrays of NumPy and JAX, numbers, text; nested.
-        number: what becomes of a float, such as ``finite``.
-        other: what becomes of anything else; a TypeError by default.
+        number: conversion of floats, such as ``finite``.
+        other: conversion of anything else; raises a TypeError by default.
     """
     if isinstance(value, Mapping):
         return {_key(key): plain(item, number=number, other=other) for key, item in value.items()}
@@ -32,20 +32,20 @@ def plain(
 
 
 def _key(key: Any) -> str:
-    """A key as text; a number such as 0.1 + 0.2 without the digits that are round-off."""
+    """A key as text; a number such as 0.1 + 0.2 without its round-off digits."""
     return f"{key:.12g}" if isinstance(key, float) else str(key)
 
 
 def finite(value: float) -> float | None:
-    """The number; None, JSON's null, for one that is not finite."""
+    """The number; None (null in JSON) if it is not finite."""
     return value if math.isfinite(value) else None
 
 
 def parse(text: str | bytes) -> Any:
-    """What JSON text says.
+    """The content of JSON text.
 
     Raises:
-        ValueError: it is not JSON, or nested beyond all reason.
+        ValueError: the text is not JSON, or is nested too deeply.
     """
     try:
         return json.loads(text)

@@ -1,13 +1,13 @@
 """Spawned processes that work through tasks: one for the explorer, several for figures and sweeps.
 
 Processes are spawned: a forked one that uses JAX may deadlock. They end with their parent, even if that is
-killed. A process lives on from task to task; it tells its parent, as (kind, number of the task, content):
-``began`` when it runs, ``message`` for what a task sends, and at the end of a task ``done``, or ``raised``
-with the error and its traceback as text.
+killed. A process handles task after task. It sends its parent tuples (kind, task number, content): ``began``
+when it runs, ``message`` for whatever a task sends, and at the end of a task ``done``, or ``raised`` with
+the error and its traceback as text.
 
-``run_tasks`` has many tasks done by a few processes, whose death is noticed and costs one task. An executor
-of ``concurrent.futures`` gives up altogether when one of its processes dies, and does not say which task it
-was; here the others go on.
+``run_tasks`` spreads many tasks over a few processes; a process that dies is noticed and costs one task. An
+executor of ``concurrent.futures`` gives up altogether when one of its processes dies, and does not say which
+task it was running; here the others go on.
 """
 
 import _thread
@@ -33,14 +33,14 @@ Work = Callable[[Any, Send], None]
 
 
 class WorkerProcess:
-    """A process, seen from its parent.
+    """A process as its parent sees it.
 
     Args:
         work: runs in the process as ``work(task, send)``; ``send(message)`` reaches the parent. A function
             that can be pickled, or "module:function", which is imported only there.
 
     Attributes:
-        process: of Python's ``multiprocessing``.
+        process: the process of Python's ``multiprocessing``.
         pipe: readable when there is something to ``receive``.
     """
 
@@ -54,7 +54,7 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The process id."""
         return int(self.process.pid or 0)
 
     def post(self, number: int, task: Any) -> None:
@@ -66,7 +66,7 @@ class WorkerProcess:
         self._send(("cancel", number, None))
 
     def receive(self) -> tuple[str, int, Any]:
-        """What it tells; an EOFError if it has ended, also in the middle of a message."""
+        """Its next message; raises EOFError if it has ended, also in the middle of a message."""
         try:
             message: tuple[str, int, Any] = self.pipe.recv()
         except OSError as error:
@@ -74,13 +74,13 @@ class WorkerProcess:
         return message
 
     def _send(self, message: tuple[str, int, Any]) -> None:
-        with suppress(OSError):  # it is dead, which ``receive`` will say
+        with suppress(OSError):  # it is dead: ``receive`` will report it
             self.pipe.send(message)
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Processes started here do linear algebra in one thread, unless the user has said otherwise.
+    """Limit processes started here to one thread for linear algebra, unless the user has set another number.
 
     Matrices are small; threads of several workers would only wait for each other's cores.
     """
@@ -108,7 +108,7 @@ class _Interruption:
 
     @property
     def asked(self) -> bool:
-        """Has the task been cancelled? Perhaps before it began."""
+        """Has the task been cancelled, possibly before it began?"""
         return self._cancelled >= self._number
 
     def cancel(self, number: int) -> None:
@@ -117,13 +117,13 @@ class _Interruption:
         _thread.interrupt_main()
 
     def handle(self, signum: int, frame: object) -> None:
-        """SIGINT: simulated, or from a terminal, where it is the parent's to decide."""
+        """Handle SIGINT: simulated, or from a terminal, where the parent decides."""
         if self._open and self.asked:
             raise KeyboardInterrupt
 
     @contextmanager
     def allowed(self, number: int) -> Iterator[None]:
-        """Where interruptions are wanted."""
+        """Allow interruptions within this context."""
         self._number = number
         if self.asked:
             raise KeyboardInterrupt
@@ -134,11 +134,11 @@ class _Interruption:
             self.close()
 
     def close(self) -> None:
-        """No interruption from here on."""
+        """Allow no interruption from here on."""
         self._open = False
 
     def send(self, pipe: Connection, message: tuple[str, int, Any]) -> None:
-        """Send a whole message, then end the work if that was asked for."""
+        """Send a whole message, then stop if a cancellation is pending."""
         self._open = False
         pipe.send(message)
         self._open = True
@@ -147,7 +147,7 @@ class _Interruption:
 
 
 def _serve(work: Work | str, pipe: Connection) -> None:
-    """The life of the process."""
+    """Main loop of the process."""
     interruption = _Interruption()
     signal.signal(signal.SIGINT, interruption.handle)
     tasks: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
@@ -162,7 +162,7 @@ def _serve(work: Work | str, pipe: Connection) -> None:
             try:
                 end = _attempt(function, task, number, pipe, interruption)
             except KeyboardInterrupt:
-                interruption.close()  # cancelled: nobody waits for how it ended
+                interruption.close()  # cancelled: nobody waits for the outcome
             pipe.send(end)
 
 
@@ -181,7 +181,7 @@ def _attempt(
 
 
 def _read(pipe: Connection, tasks: "queue.SimpleQueue[tuple[int, Any]]", interruption: _Interruption) -> None:
-    """Tasks go into the queue at once, so that a cancellation is heard during work."""
+    """Put tasks into the queue at once, so that a cancellation is noticed during work."""
     while True:
         try:
             kind, number, task = pipe.recv()
@@ -194,7 +194,7 @@ def _read(pipe: Connection, tasks: "queue.SimpleQueue[tuple[int, Any]]", interru
 
 
 def _sendable(error: Exception) -> Exception:
-    """The error, if it survives the way through a pipe; else its text."""
+    """The error if it can be pickled for the pipe; else its text."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
@@ -212,7 +212,7 @@ class Ended:
     Attributes:
         pid: its number.
         code: its exit code; minus the signal's number if it was killed.
-        stopped: it was stopped by ``run_tasks``, which is giving up.
+        stopped: ``run_tasks`` stopped it because it is giving up.
     """
 
     pid: int
@@ -283,7 +283,7 @@ def run_tasks(
 
 @dataclass
 class _Busy(Generic[T]):
-    """A worker and the task that it was given last."""
+    """A worker and its latest task."""
 
     process: WorkerProcess
     task: T
@@ -291,7 +291,7 @@ class _Busy(Generic[T]):
     began: bool = False
 
     def bury(self) -> None:
-        """It has ended; raise if it never ran."""
+        """Handle its end; raise if it never ran."""
         self.process.process.join()
         self.process.pipe.close()
         if not self.began:

@@ -1,4 +1,4 @@
-"""What long computations tell of themselves, and who is shown it. Loads nothing heavy."""
+"""Progress reports of long computations, and how they are shown. Loads nothing heavy."""
 
 import html
 import multiprocessing
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-# Seconds after which a computation that nobody asked tells of itself, and after which it does so again.
+# Seconds before a computation first reports progress without being asked, and between such reports.
 PATIENCE, AGAIN = 3.0, 0.5
 # Set to 0, it never does.
 VARIABLE = "OPTLEARN_PROGRESS"
@@ -20,16 +20,16 @@ VARIABLE = "OPTLEARN_PROGRESS"
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a computation is.
+    """How far a computation has come.
 
     Attributes:
         text: the stage, in words.
-        done: parts that are done …
-        total: … of so many.
-        iteration: of a solver.
-        objective: reached by it.
+        done: parts finished …
+        total: … out of this many.
+        iteration: the solver's iteration.
+        objective: the objective that it has reached.
         gap: possible improvement by the minimum principle, in units of the objective.
-        expected: seconds that the rest will take, as far as that can be known.
+        expected: estimated seconds left, if an estimate exists.
     """
 
     text: str
@@ -56,7 +56,7 @@ class Progress:
 
 
 def in_words(seconds: float) -> str:
-    """A duration of which one digit matters."""
+    """A duration in words, rounded."""
     for unit, length in (("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
@@ -67,16 +67,16 @@ Report = Callable[[Progress], None]
 
 
 def silent(progress: Progress) -> None:
-    """Tell nobody."""
+    """Ignore the news."""
 
 
 @contextmanager
 def shown(progress: bool | Report | None) -> Iterator[Report]:
-    """Whom a computation tells.
+    """The function that receives a computation's progress.
 
     Args:
-        progress: a function; True for a bar on stderr or in a notebook; None for one after a few seconds, if
-            somebody watches; False for nobody.
+        progress: a function; True for a bar on stderr or in a notebook; None for a bar after a few seconds in
+            an interactive session; False for none.
     """
     if callable(progress):
         yield progress
@@ -92,7 +92,7 @@ _displayed = False
 
 @contextmanager
 def the_only_display() -> Iterator[None]:
-    """What is computed here shows no progress by itself: it is shown already, or not wanted."""
+    """Keep computations inside this context from showing progress: it is shown already, or unwanted."""
     global _displayed
     before, _displayed = _displayed, True
     try:
@@ -118,9 +118,9 @@ def _notebook() -> Any:
 
 
 class _Bar:
-    """The latest news with a bar and the time, from some seconds on; gone at the end.
+    """The latest news with a bar and the time, shown after some seconds and removed at the end.
 
-    A thread of its own keeps it moving: compiling may take a minute, in which nothing is told.
+    A thread of its own keeps it moving: compiling may take a minute without any news.
     """
 
     def __init__(self, patience: float) -> None:
@@ -139,7 +139,7 @@ class _Bar:
         self._thread.join()
 
     def tell(self, news: Progress) -> None:
-        """Take note of news."""
+        """Store the latest news."""
         self._news = news
         if news.expected is not None:
             self._expected = time.monotonic() - self._began + news.expected
@@ -155,7 +155,7 @@ class _Bar:
                     return
 
 
-# News, seconds so far, and seconds that are expected in all.
+# News, elapsed seconds, and the expected total.
 Screen = Callable[[Progress, float, float | None], None]
 
 
@@ -167,11 +167,11 @@ def _in_terminal() -> Iterator[Screen]:
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if not console.is_terminal:
-        told = [""]
+        last_text = [""]
 
         def line(news: Progress, seconds: float, expected: float | None) -> None:
-            if news.text != told[0]:
-                told[0] = news.text
+            if news.text != last_text[0]:
+                last_text[0] = news.text
                 console.print(f"optlearn: {news.text} ({seconds:.0f} s)", markup=False)
 
         yield line

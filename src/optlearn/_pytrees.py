@@ -20,7 +20,7 @@ _UNFINISHED = "_unfinished"
 
 
 def field(*, static: bool = False, converter: Callable[[Any], Any] | None = None, **options: Any) -> Any:
-    """``dataclasses.field`` that may be part of the structure, and convert what it is given."""
+    """``dataclasses.field`` that may be part of the structure, and may convert its value."""
     return dataclasses.field(metadata={"static": static, "converter": converter}, **options)
 
 
@@ -35,7 +35,7 @@ class _Making(ABCMeta):
         try:
             kind.__init__(made, *args, **kwargs)
         except TypeError:
-            bound_arguments(cls.__name__, cls.__signature__, args, kwargs)  # says what could be given
+            bound_arguments(cls.__name__, cls.__signature__, args, kwargs)  # names those that exist
             raise
         del vars(made)[_UNFINISHED]
         for part in dataclasses.fields(kind):
@@ -62,13 +62,13 @@ class Pytree(metaclass=_Making):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # An __init__ that somebody wrote is inherited; a dataclass by itself would replace it.
+        # A hand-written __init__ is inherited; the dataclass decorator alone would replace it.
         generated = cls.__init__ is object.__init__ or hasattr(cls.__init__, "generated")
         dataclasses.dataclass(eq=False, repr=False, init=generated)(cls)
         if generated:
             cls.__init__.generated = True  # type: ignore[attr-defined]
         parts = dataclasses.fields(cls)
-        # Read from the class each time: pickled by value, a class gets its fields after it is registered.
+        # Read from the class each time: a class pickled by value gets its fields only after it is registered.
         cls._leaves = tuple(part.name for part in parts if not part.metadata.get("static"))
         cls._structure = tuple(part.name for part in parts if part.metadata.get("static"))
         jax.tree_util.register_pytree_with_keys(cls, _with_keys, cls._unflatten, _flatten)

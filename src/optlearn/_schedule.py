@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from optlearn.practice.mixtures import Interleaved, Phase
     from optlearn.practice.shapes import Simplified
 
-# Keys of a schedule in JSON that are not names of controls.
+# Keys of a schedule in JSON that do not name controls.
 RESERVED = ("grid", "controls", "mixtures", "parameters")
 
 
@@ -60,7 +60,7 @@ class Mixture:
 @checked
 @dataclass(frozen=True)
 class Schedule:
-    """Controls on a grid of training time. Its arrays are copies of those given, and cannot be changed.
+    """Controls on a grid of training time. Its arrays are read-only copies of its arguments.
 
     Attributes:
         grid: (intervals + 1,) edges in α, from 0 to the horizon.
@@ -163,7 +163,7 @@ class Schedule:
 
     @checked
     def at(self, alpha: float | np.ndarray) -> dict[str, np.ndarray]:
-        """Values at training time ``alpha``; at an edge, of the interval that begins there."""
+        """Values at training time ``alpha``; at an edge, those of the interval that begins there."""
         index = np.clip(np.searchsorted(self.grid, alpha, side="right") - 1, 0, self.intervals - 1)
         return {name: np.asarray(self[name][index]) for name in self.controls}
 
@@ -179,9 +179,9 @@ class Schedule:
         yield from options
 
     def first_steps(self, N: float) -> np.ndarray:
-        """(intervals,) first step of each interval if step μ has the controls of α = μ/N.
+        """(intervals,) first step of each interval, where step μ has the controls at α = μ/N.
 
-        An interval shorter than a step may have none; the next one then begins at the same step.
+        An interval shorter than a step may contain no step; the next one then begins at the same step.
         """
         # An edge that is a whole number of steps up to round-off begins exactly there.
         return np.ceil(self.grid[:-1] * N * (1 - 1e-12) - 1e-9).astype(np.int64)
@@ -192,12 +192,12 @@ class Schedule:
         return replace(self, parameters={**self.parameters, **parameters})
 
     def between(self, begin: float, end: float) -> "Schedule":
-        """The part from α = ``begin`` to ``end``, with a time of its own that starts at 0."""
+        """The part from α = ``begin`` to ``end``, shifted to start at 0."""
         if not 0 <= begin < end <= self.horizon * (1 + 1e-12):
             raise SpecificationError(
                 f"a part must lie between 0 and the horizon {self.horizon:g}, got {begin:g} to {end:g}"
             )
-        # Edges that differ by round-off are one.
+        # Edges that differ only by round-off are merged.
         near = 1e-12 * self.horizon
         inside = (self.grid > begin + near) & (self.grid < end - near)
         grid = np.concatenate([[begin], self.grid[inside], [end]])
@@ -205,7 +205,7 @@ class Schedule:
         return self._kept(grid - begin, kept)
 
     def extended(self, horizon: float) -> "Schedule":
-        """The same with its last values up to a later horizon, in intervals as long as its last."""
+        """The schedule extended to a later horizon with its last values, in intervals as long as its last."""
         last = self.grid[-1] - self.grid[-2]
         more = round((horizon - self.horizon) / last)
         if more < 1:
@@ -214,7 +214,7 @@ class Schedule:
         return self._kept(grid, np.minimum(np.arange(len(grid) - 1), self.intervals - 1))
 
     def followed_by(self, rest: "Schedule") -> "Schedule":
-        """This schedule, then another one of the same controls; free parameters are those of the latter."""
+        """This schedule, followed by another with the same controls, whose free parameters are taken."""
         if {*self.values} != {*rest.values} or {*self.mixtures} != {*rest.mixtures}:
             raise SpecificationError(
                 "schedules that follow each other must have the same controls, got "
@@ -233,7 +233,7 @@ class Schedule:
         )
 
     def _kept(self, grid: np.ndarray, intervals: np.ndarray) -> "Schedule":
-        """On another grid, whose intervals have the values of these."""
+        """The same values on another grid, interval by interval."""
         return Schedule(
             grid,
             {name: values[intervals] for name, values in self.values.items()},
@@ -251,7 +251,7 @@ class Schedule:
     def to_dict(self) -> dict[str, Any]:
         """Grid and controls as lists, mixtures and free parameters under their own keys; for JSON.
 
-        If a control is called like one of these keys, all of them are under ``controls``.
+        If a control has the name of one of these keys, all controls are stored under ``controls``.
         """
         plain = {name: values.tolist() for name, values in self.values.items()}
         taken = any(name in RESERVED for name in plain)
@@ -285,7 +285,7 @@ class Schedule:
         mixtures = {name: Mixture(mixture["values"], mixture["shares"]) for name, mixture in mixed.items()}
         return cls(data["grid"], {**plain, **controls}, mixtures, parameters)
 
-    # --- to the user's own training loop: the work is done in ``practice`` -------------------------
+    # --- export to the user's own training loop: implemented in ``practice`` ------------------------
 
     @checked
     def to_optax(
@@ -305,7 +305,7 @@ class Schedule:
             N: input dimension; training then takes N·α_F steps.
             scale: factor from the theory's values to the optimiser's: for a learning rate 1/N, with the
                 inputs of a layer.
-            peak: your own largest value, to which all are scaled, instead of ``scale``.
+            peak: your own largest value, to which all values are scaled; an alternative to ``scale``.
         """
         from optlearn.practice.steps import step_function, step_table
 
@@ -329,13 +329,13 @@ class Schedule:
         """A PyTorch learning-rate scheduler: call its ``step()`` after every optimiser step.
 
         Args:
-            optimizer: whose learning rate is set; the one that it was made with is not used.
+            optimizer: the optimiser whose learning rate is set; the rate it was created with is not used.
             control: name of the control.
             steps: optimisation steps of the whole training. Give this, or ``N``.
             N: input dimension; training then takes N·α_F steps.
             scale: factor from the theory's values to the optimiser's, 1/N with the N inputs of a layer;
                 one number, or one for each parameter group.
-            peak: your own largest learning rate, to which all are scaled, instead of ``scale``.
+            peak: your own largest learning rate, to which all values are scaled, instead of ``scale``.
         """
         from optlearn.practice.to_torch import ScheduledLR
 
@@ -345,12 +345,12 @@ class Schedule:
     def to_torch_sampler(
         self, domains: Any, batch_size: int = 1, *, steps: int | None = None, **options: Any
     ) -> "CurriculumSampler":
-        """A sampler of PyTorch that shows each domain as often as the controls ``share_NAME`` say.
+        """A PyTorch sampler that draws each domain as often as the controls ``share_NAME`` prescribe.
 
         Args:
-            domains: (n,) name of the domain of each sample of the data set.
-            batch_size: samples of a batch.
-            steps: batches of the whole training (default: the schedule is in steps).
+            domains: (n,) domain name of each sample of the data set.
+            batch_size: samples in a batch.
+            steps: batches in the whole training (default: the schedule's horizon counts steps).
             options: ``seed``, ``rank`` and ``replicas`` of ``practice.CurriculumSampler``.
         """
         from optlearn.practice.mixtures import torch_sampler
@@ -368,14 +368,14 @@ class Schedule:
 
     @checked
     def to_shares(self, *, steps: int | None = None) -> Callable[[int], dict[str, float]]:
-        """The shares of domains as a plain function of the step."""
+        """The shares of the domains as a plain function of the step."""
         from optlearn.practice.mixtures import share_function
 
         return share_function(self, steps)
 
     @checked
     def to_phases(self, tolerance: float = 0.02, *, steps: int | None = None) -> "list[Phase]":
-        """The shares of domains as phases: first step, steps, shares. See ``practice.mixtures.phases``."""
+        """The domains' shares as phases: first step, steps, shares. See ``practice.mixtures.phases``."""
         from optlearn.practice.mixtures import phases
 
         return phases(self, tolerance, steps)
@@ -390,14 +390,14 @@ class Schedule:
         scale: float | None = None,
         peak: float | None = None,
     ) -> "keras.callbacks.Callback":
-        """A callback of Keras for ``model.fit`` that sets the learning rate before every batch.
+        """A Keras callback for ``model.fit`` that sets the learning rate before every batch.
 
         Args:
             control: name of the control.
             steps: optimisation steps (batches) of the whole training. Give this, or ``N``.
             N: input dimension; training then takes N·α_F steps.
             scale: factor from the theory's values to the optimiser's, 1/N with the inputs of a layer.
-            peak: your own largest learning rate, to which all are scaled, instead of ``scale``.
+            peak: your own largest learning rate, to which all values are scaled; an alternative to ``scale``.
         """
         from optlearn.practice.steps import step_table
         from optlearn.practice.to_keras import ScheduledLearningRate
@@ -419,14 +419,14 @@ class Schedule:
     ) -> str:
         """A complete script that trains under this schedule, also written to ``path`` if given.
 
-        It makes data, trains a small network for seconds and prints the loss: to run, and then to put one's
-        own data and network in. ``solution.export(path)`` knows the arguments.
+        It makes data, trains a small network for a few seconds and prints the loss: run it, then put in your
+        own data and network. ``solution.export(path)`` fills in the arguments.
 
         Args:
-            path: where to.
+            path: file to write.
             framework: "torch", or "jax" for optax.
-            arguments: of the scenario that the schedule was solved for; they set the script's numbers.
-            N: inputs of the network.
+            arguments: the arguments of the scenario, which set the script's numbers.
+            N: input dimension of the network.
             steps: optimiser steps; None for N·α_F.
         """
         from optlearn.practice.script import training_script
@@ -435,10 +435,10 @@ class Schedule:
 
     @checked
     def to_csv(self, path: str | PathLike[str], *, steps: int | None = None, N: float | None = None) -> Path:
-        """Write a table: a row for each interval, in α and, with ``steps`` or ``N``, in steps as well.
+        """Write a table with a row for each interval, in α and, with ``steps`` or ``N``, also in steps.
 
         Args:
-            path: where to.
+            path: file to write.
             steps: optimisation steps of the whole training.
             N: input dimension; training then takes N·α_F steps.
         """
@@ -458,18 +458,19 @@ class Schedule:
         tokens_per_sample: float | None = None,
         scale: float = 1.0,
     ) -> str:
-        """One line of text, ``"0:768 250B:1536"``: from which step or token on which value holds.
+        """One line of text, ``"0:768 250B:1536"``: the first step or token of each value, and the value.
 
         Megatron-LM takes a batch size in this form (``--step-batch-size-schedule``).
 
         Args:
             control: name of the control.
-            unit: of the thresholds.
+            unit: unit of the thresholds.
             steps: optimisation steps of the whole training. Give this, or ``N``.
             N: input dimension; training then takes N·α_F steps.
-            tokens_per_step: with ``unit="tokens"``.
-            tokens_per_sample: the same where the control is the batch size, so that steps differ in tokens.
-            scale: factor from the schedule's values to those written.
+            tokens_per_step: tokens in a step, for ``unit="tokens"``.
+            tokens_per_sample: instead of ``tokens_per_step`` if the control is the batch size, so that steps
+                differ in tokens.
+            scale: factor from the schedule's values to the written ones.
         """
         from optlearn.practice.tables import thresholds
 
@@ -480,11 +481,11 @@ class Schedule:
 
     @checked
     def to_batches(self, control: str = "batch", *, steps: int | None = None) -> "BatchRamp":
-        """The batch size of every step: a function of the step, and a batch sampler; resumable.
+        """The batch size as a function of the step, and a resumable batch sampler.
 
         Args:
             control: name of the control.
-            steps: optimisation steps of the whole training (default: the schedule is in steps).
+            steps: optimisation steps of the whole training (default: the schedule's horizon counts steps).
         """
         from optlearn.practice.batches import BatchRamp
 
@@ -494,15 +495,15 @@ class Schedule:
     def nearest(
         self, shape: str, control: str = "learning_rate", *, loss: "Callable[[Schedule], float] | None" = None
     ) -> "Simplified":
-        """The nearest schedule of a built-in shape, and what the simplification costs.
+        """The nearest schedule of a built-in shape, and the cost of the simplification.
 
-        A rise to the peak at the beginning is kept.
+        An initial rise to the peak is kept.
 
         Args:
             shape: "linear", "cosine", "power" or "wsd" (constant, then a linear decay).
             control: name of the control.
-            loss: schedule → loss; if given, the shape's numbers are those of the lowest loss rather than
-                those of the smallest distance, and what the simplification costs is measured.
+            loss: schedule → loss; if given, the shape's parameters minimise the loss instead of the distance,
+                and the cost of the simplification is measured.
         """
         from optlearn.practice.shapes import nearest_shape
 
@@ -518,7 +519,7 @@ class Schedule:
     @classmethod
     @checked
     def from_json(cls, source: str | PathLike[str]) -> "Schedule":
-        """The schedule in JSON text, in a file that ``to_json`` or ``optlearn solve`` has written."""
+        """Read a schedule from JSON text, or from a file written by ``to_json`` or ``optlearn solve``."""
         from optlearn.practice.tables import read_json
 
         return read_json(source)
@@ -532,7 +533,7 @@ def uniform_grid(alpha_F: float, intervals: int) -> np.ndarray:
 
 
 def _frozen(values: Any) -> np.ndarray:
-    """A copy, in floats, that cannot be written to."""
+    """A read-only copy in floats."""
     copy = as_numbers(values)
     if copy is None:
         raise SpecificationError(f"a schedule must be made of numbers, got {values!r}")

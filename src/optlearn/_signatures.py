@@ -1,7 +1,7 @@
-"""Arguments are what a signature says they are, or an error names them.
+"""Arguments match the annotations of a signature, or an error names them.
 
-``checked`` reads the annotations of a public function or class and refuses other kinds of values: text for a
-number, a number for a schedule, NaN, an unknown name. Ranges are the business of ``Arguments``.
+``checked`` reads the annotations of a public function or class and rejects other kinds of values: text for a
+number, a number for a schedule, NaN, an unknown name. ``Arguments`` checks ranges.
 """
 
 import builtins
@@ -25,12 +25,12 @@ Entry = tuple[str, Any, "Kind | None"]
 
 @dataclass(frozen=True)
 class Kind:
-    """What a value must be.
+    """What kind of value is allowed.
 
     Attributes:
         allowed: in words, to follow "must be".
         fits: whether a value is of this kind.
-        entries: what a value of this kind holds: names, values and kinds.
+        entries: the entries of a value of this kind: names, values and kinds.
     """
 
     allowed: str
@@ -47,7 +47,7 @@ class Kind:
 
 
 def checked(target: Target) -> Target:
-    """A function, or a class, that refuses arguments which its signature does not allow."""
+    """A function or class that rejects arguments which its signature does not allow."""
     if isinstance(target, type):
         target.__init__ = checked(target.__init__)  # type: ignore[misc]  # also of frozen dataclasses
         return target
@@ -93,7 +93,7 @@ def bound_arguments(
     """Arguments by their names.
 
     Raises:
-        CallError: the signature does not take them; it names the arguments of ``owner``.
+        CallError: they do not fit the signature; the message names the arguments of ``owner``.
     """
     try:
         return signature.bind(*args, **kwargs).arguments
@@ -112,7 +112,7 @@ def _advice(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> str:
 
 
 def _evaluated(annotation: Any, names: Mapping[str, Any]) -> Any:
-    """An annotation that is text as what it means; Any, if that cannot be known without heavy imports."""
+    """A text annotation evaluated; Any if that would need heavy imports."""
     if not isinstance(annotation, str):
         return annotation
     try:
@@ -122,7 +122,7 @@ def _evaluated(annotation: Any, names: Mapping[str, Any]) -> Any:
 
 
 class _WithPublic(dict[str, Any]):
-    """Names of a module; what it imports for type checkers alone is looked for among the public names."""
+    """Names of a module; imports for type checkers only are looked up among the public names."""
 
     def __missing__(self, name: str) -> Any:
         if hasattr(builtins, name):
@@ -207,7 +207,7 @@ def _mapping(key: Any, held: Any) -> Kind:
 def _sequence(inner: tuple[Any, ...]) -> Kind:
     held = _kind(inner[0]) if inner and (len(inner) == 1 or inner[1] is ...) else None
     if held in (_PLAIN[float], _PLAIN[int]):
-        # Arrays of numbers may be long: their entries are looked at together, where they are used.
+        # Arrays of numbers may be long: their entries are checked together, where they are used.
         return Kind("a list of numbers", lambda value: _is_list(value) and as_numbers(value) is not None)
 
     def entries(name: str, value: Iterable[Any]) -> Iterator[Entry]:

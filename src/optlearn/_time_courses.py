@@ -31,7 +31,7 @@ def cosine(first: float, last: float, horizon: float) -> Shape:
 
 
 def exponential(first: float, last: float, horizon: float) -> Shape:
-    """A constant relative rate of change; both values are above 0."""
+    """A constant relative rate of change; both values must be above 0."""
     _check_horizon("exponential", horizon)
     if not (first > 0 and last > 0):
         raise SpecificationError(f"exponential(first={first!r}, last={last!r}): both values must be above 0")

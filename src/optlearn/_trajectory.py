@@ -1,6 +1,6 @@
 """Order parameters along training, from the theory (one curve) or a simulation (a curve a seed).
 
-And how much better a schedule is than another: the two measures used everywhere, in percent.
+Also the two measures, in percent, of how much better one schedule is than another.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ class Trajectory:
         values: name → (T,), or (S, T) with a seed axis: order parameters (``Q11`` …), ``error``
             (the generalisation error) and the model's observables.
         order_parameters: names of the order parameters among ``values``, in flat order.
-        info: how it was made (backend, tolerances, N, seeds, …).
+        info: how it was computed (backend, tolerances, N, seeds, …).
     """
 
     alpha: np.ndarray
@@ -40,7 +40,7 @@ class Trajectory:
 
     @property
     def seeds(self) -> int:
-        """How many seeds; 0 for the theory."""
+        """Number of seeds; 0 for the theory."""
         first = next(iter(self.values.values()))
         return 0 if first.ndim == 1 else first.shape[0]
 
@@ -86,11 +86,11 @@ class Trajectory:
         return self.mean(name) - half, self.mean(name) + half
 
     def z_scores(self, name: str, expected: np.ndarray) -> np.ndarray:
-        """(T,) deviations of the mean over seeds from what is expected, as standard normal scores.
+        """(T,) deviations of the mean over seeds from the expected values, as standard normal scores.
 
-        With few seeds the standard error is itself uncertain: Student's t, not the normal distribution, says
-        how likely a deviation is. The score is the normal one of the same probability. NaN where all seeds
-        agree, as at the start.
+        With few seeds the standard error is itself uncertain, so a deviation follows Student's t and not the
+        normal distribution. The score is the normal one of the same probability. NaN where all seeds agree,
+        as at the start.
         """
         from scipy.stats import norm, t
 
@@ -114,7 +114,7 @@ class Trajectory:
 
 
 def reduction(baseline: Any, better: Any) -> np.ndarray:
-    """By how many percent of the baseline's objective the better one is lower; NaN if that is 0."""
+    """How much lower the better objective is, in percent of the baseline's; NaN if the latter is 0."""
     baseline, better = np.asarray(baseline, dtype=float), np.asarray(better, dtype=float)
     return _percent(baseline - better, np.abs(baseline), baseline != 0)
 
@@ -122,13 +122,13 @@ def reduction(baseline: Any, better: Any) -> np.ndarray:
 def improvement(baseline: Any, better: Any, start: Any = None) -> np.ndarray:
     """The paper's measure: the same as a percentage of what the baseline itself has learned so far.
 
-    100 (E_baseline − E_better)/(E(0) − E_baseline); NaN where the baseline has not learned anything yet, less
-    than a thousandth of the most that it learns.
+    100 (E_baseline − E_better)/(E(0) − E_baseline); NaN where the baseline has hardly learned anything yet:
+    less than a thousandth of the most that it learns.
 
     Args:
         baseline: (…, T) errors along training under the schedule to compare with.
-        better: (…, T) errors under the other one.
-        start: error at α = 0 (default: the first one of the baseline).
+        better: (…, T) errors under the other schedule.
+        start: error at α = 0 (default: the baseline's first error).
     """
     baseline, better = np.asarray(baseline, dtype=float), np.asarray(better, dtype=float)
     learned = (baseline[..., :1] if start is None else start) - baseline

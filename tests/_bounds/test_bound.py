@@ -190,13 +190,13 @@ def test_what_intervals_cannot_prove_is_refused():
         def drift(self, x, u):
             return {"e": -x["e"] + jnp.where(u["u"] > 0.3, 1.0, u["u"])}
 
-    with pytest.raises(ValueError, match="does not know the range"):
+    with pytest.raises(ValueError, match="does not support"):
         ol.bound(replace(wells(), model=Rounded()), "convex")
 
 
 def test_an_estimate_above_a_schedule_gets_a_wider_bar():
     estimate = Bound(value=1.0, error=0.01, kind="hjb", assumes="its bar")
-    with pytest.warns(UserWarning, match="error bar is made wider"):
+    with pytest.warns(UserWarning, match="error bar is widened"):
         assert estimate.beside(0.97).lower == pytest.approx(0.94)
     assert estimate.beside(0.995) is estimate
 

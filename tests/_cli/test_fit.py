@@ -104,7 +104,7 @@ class TestFit:
             assert "not converged" in message
             return
         assert as_they_are.exit_code == 2
-        assert "training diverges on these data, divided by 1: give a larger --scale" in message
+        assert "training diverges on these data, divided by 1: use a larger --scale" in message
         assert "--set eta=…" in message
         assert "warm_start" not in message
 
@@ -135,7 +135,7 @@ class TestFit:
             (["--weights-key", "y"], "shape (K, 60)"),
             (["--scenario", "curriculum"], "scenario must be one that data can be fitted for, denoising"),
             (["--scenario", "nonsense"], "no scenario 'nonsense'"),
-            (["--set", "sigma=0.1"], "sigma must be left out, since the data say it, got 0.1"),
+            (["--set", "sigma=0.1"], "sigma must be left out, since the data determine it, got 0.1"),
             (["--set", "etta=0.1"], "etta"),
             (["--scale", "0"], "scale must be a finite number above 0, got 0.0"),
             (["--set", "Delta_F=2"], "denoising: Delta_F must be from 0.01 to 0.99, got 2"),

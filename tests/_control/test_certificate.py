@@ -109,7 +109,7 @@ def test_every_doubt_is_a_reason(curriculum: CompiledProblem, optimum: np.ndarra
     found = certificate(curriculum, optimum, relaxed_objective=value - 1e-9)
     assert found.converged
     found = certificate(curriculum, optimum, quadrature_error=np.nan)
-    assert found.reasons == ("quadrature_error is not known: a finer quadrature meets what is not a number",)
+    assert found.reasons == ("quadrature_error is not known: a finer quadrature gives NaN",)
 
 
 def test_starts_are_counted(curriculum: CompiledProblem, optimum: np.ndarray) -> None:

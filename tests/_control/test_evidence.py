@@ -90,7 +90,7 @@ def test_unstable_steps_do_not_count() -> None:
 def test_the_result_is_never_above_a_start() -> None:
     """Steps that the user insists on lead solvers where they please."""
     guess = ol.evaluate(stiff(), ol.Schedule.constant(4.0, {"rate": 1.0})).objective
-    with pytest.warns(ol.NotConvergedWarning, match="steps are too long for where it led"):
+    with pytest.warns(ol.NotConvergedWarning, match="steps are too long for the dynamics"):
         found = ol.solve(stiff(), steps=1)
     assert found.objective <= guess
     with pytest.warns(ol.NotConvergedWarning, match="no further progress"):

@@ -320,7 +320,7 @@ def test_a_guess_that_runs_away_is_lowered():
     solution = ol.solve(problem(Edge(), start={"e": 3.0}))
     assert solution.certificate.converged
     assert solution.objective == pytest.approx(3 * np.exp(-10), rel=1e-4)
-    assert any("training runs away: 0.5 of its distance" in note for note in solution.notes)
+    assert any("it was moved to 0.5 of its distance" in note for note in solution.notes)
     assert solution.certificate.starts.dropped == 0
     doomed = problem(Edge(), start={"e": 3.0}, controls={"learning_rate": ol.Continuous(0.5, 1)})
     with pytest.raises(RunawayError, match="not finite for any start"):

@@ -179,7 +179,7 @@ def test_a_price_on_broken_limits_has_a_gradient() -> None:
 
 def test_what_is_broken_between_the_points_of_the_grid_is_told_or_mended() -> None:
     problem = bryson_denham(ol.Path("place", at_most=1 / 9), intervals=8)
-    with pytest.warns(ol.NotConvergedWarning, match="a path is broken by .* at the ends of steps only"):
+    with pytest.warns(ol.NotConvergedWarning, match="a path is broken by .* only at the ends of steps"):
         coarse = ol.solve(problem, starts=1, steps=1)
     assert coarse.certificate.path_error > 1e-3
     assert coarse.trajectory.at(coarse.certificate.path_at)["place"] == pytest.approx(
@@ -329,7 +329,7 @@ def test_an_objective_may_be_limited_all_along() -> None:
         ({"quantity": lambda x: x["place"], "at_most": 1.0}, "Path 'path' fails with TypeError"),
         ({"quantity": lambda x, u: np.ones(2), "at_most": 2.0}, r"one number at each time, got shape \(2,\)"),
         ({"quantity": "speed", "at_most": 0.5}, "it is 1 at the start, which no schedule changes"),
-        ({"quantity": lambda x, u: x["speed"], "name": "place", "at_most": 9.0}, "name of something else"),
+        ({"quantity": lambda x, u: x["speed"], "name": "place", "at_most": 9.0}, "is taken: give this path"),
     ],
 )
 def test_a_wrong_path_is_told_at_once(wrong, message) -> None:

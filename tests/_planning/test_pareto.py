@@ -96,7 +96,7 @@ def test_what_is_no_front(reaching):
             ol.pareto(reaching, goals)
     with pytest.raises(SpecificationError, match="must be a whole number of at least 2"):
         ol.pareto(reaching, {"error": None, "force": samples}, points=1)
-    with pytest.raises(SpecificationError, match="must be in conflict, got two that are lowest together"):
+    with pytest.raises(SpecificationError, match="must be in conflict, got two with a common minimum"):
         ol.pareto(reaching, {"error": None, "same": None}, points=3, method="direct", starts=1)
     with pytest.raises(SpecificationError, match="Pull has no parameter 'colour'"):
         replace(reaching, objective=ol.Objective.under({"colour": 1.0}))

@@ -43,7 +43,7 @@ def test_doubtful_horizons_on_the_way_are_a_note_and_no_warnings(pull, recwarn):
         return replace(solution, certificate=doubtful)
 
     solution = shortest(problem, solve)
-    assert "at shorter ones, did not converge: a shorter one may reach it too" in solution.notes[-1]
+    assert "at shorter horizons, did not converge: a shorter one may reach it too" in solution.notes[-1]
     assert not [warning for warning in recwarn if warning.category is NotConvergedWarning]
 
 

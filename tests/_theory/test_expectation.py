@@ -271,7 +271,7 @@ def test_the_chosen_rule_is_as_accurate_as_asked(problem):
 def test_too_few_points_warn():
     model, start, overrides, _ = next(problems())
     u, states = model.settings(overrides), probe_states(model, start)
-    with pytest.warns(AccuracyWarning, match=r"Curriculum is accurate to .* 1.0e-03 was asked"):
+    with pytest.warns(AccuracyWarning, match=r"Curriculum is only accurate to .* instead of 1.0e-03"):
         rule, error = choose_quadrature(model, states, u, AutoQuadrature(points=256))
     assert error > 1e-3
     # What it says of the error is honest within a factor 10.
@@ -304,7 +304,7 @@ def test_a_drift_that_is_not_a_number_is_said_with_the_settings():
         students=1, overlaps=Overlaps(T=1.0), parameters={"learning_rate": 0.5, "temperature": 1.0}
     )
     states = probe_states(model, model.state(Q11=1.0, M11=0.5))
-    with pytest.warns(AccuracyWarning, match=r"drift of Tempered is not a number .* temperature = 0: look"):
+    with pytest.warns(AccuracyWarning, match=r"drift of Tempered is not a number .* temperature = 0: check"):
         choose_quadrature(model, states, model.settings({"temperature": 0.0}), AutoQuadrature())
 
 
@@ -334,7 +334,7 @@ class SignMetric(LearningModel):
 def test_the_error_has_a_rule_of_its_own():
     model = SignMetric(students=1, overlaps=Overlaps(T=1.0), parameters={"learning_rate": 0.5})
     start = model.state(Q11=1.0, M11=0.75)
-    with pytest.warns(AccuracyWarning, match="error of SignMetric is accurate to"):
+    with pytest.warns(AccuracyWarning, match="error of SignMetric is only accurate to"):
         path = integrate(model, Schedule.constant(0.1, {}), start=start, record=2)
     exact = np.arccos(path["M11"] / np.sqrt(path["Q11"])) / np.pi
     # The warning states how far off it is; the rule that was chosen keeps to that, twice at most.

@@ -51,7 +51,7 @@ def test_one_direction_with_almost_all_variance_is_warned_of():
 
 def test_a_large_rate_times_the_largest_share_is_warned_of():
     model = ol.models.committee(1, 1, spectrum=ol.Spectrum.power_law(1000, 1.5, 8), eta=0.5)
-    with pytest.warns(AccuracyWarning, match="off, at any N"):
+    with pytest.warns(AccuracyWarning, match="inaccurate at any N"):
         ol.integrate(model, ol.Schedule.constant(0.01, {"learning_rate": 0.5}), start=model.state(Q11=0.1))
 
 

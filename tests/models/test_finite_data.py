@@ -134,7 +134,7 @@ def test_training_for_longer_than_the_nodes_describe_is_an_error(kappa):
         return ol.integrate(model, schedule, start=model.start(), record=3)["test_error"][-1]
 
     assert test_error(50, 32) == pytest.approx(test_error(50, 64), rel=1e-8)
-    with pytest.raises(UnphysicalStateError, match=r"finer than 16 nodes .*; give more nodes"):
+    with pytest.raises(UnphysicalStateError, match=r"more than 16 nodes .*; use more nodes"):
         test_error(50, 16)
 
 

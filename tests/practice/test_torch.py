@@ -116,7 +116,7 @@ class TestLearningRate:
         optimizer.step()
         assert scheduler.get_last_lr() == pytest.approx([0.1, 0.2, 0.3])
         optimizer.add_param_group({"params": [torch.zeros(1, requires_grad=True)]})
-        with pytest.raises(SpecificationError, match="scale must be known of every parameter group"):
+        with pytest.raises(SpecificationError, match="scale must be known for every parameter group"):
             scheduler.step()
 
     def test_units_are_named_in_the_error(self):

@@ -142,5 +142,5 @@ def test_what_has_no_control_says_why():
 
     with pytest.raises(SpecificationError, match=r"silent\(matrix=None\): has no control; say why"):
         arguments_of(silent, {}, (), {})
-    with pytest.raises(SpecificationError, match="its entry names 'nothing', which it does not have"):
+    with pytest.raises(SpecificationError, match="its entry names the unknown argument 'nothing'"):
         arguments_of(silent, {"nothing": (0, 1, 0.1)}, (), {"matrix": "a matrix"})

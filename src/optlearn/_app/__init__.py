@@ -1,4 +1,4 @@
-"""The explorer: a page on this machine on which a scenario's parameters can be moved.
+"""The explorer: a local page for moving a scenario's parameters.
 
 ``optlearn explore`` opens it. It needs the extra ``app`` (Panel), which is loaded when it is used.
 """
@@ -10,7 +10,7 @@ __all__ = ["serve"]
 
 WORK = "optlearn._app.solver:work"
 SCENARIO = "curriculum"  # shown at first
-# Seconds that a simulation may take to end once it is not wanted any more: compiling cannot be interrupted.
+# Seconds that a cancelled simulation may take to end, since compiling cannot be interrupted.
 COMPILING = 60.0
 
 
@@ -25,9 +25,9 @@ def serve(
     """Serve the explorer to this machine until Ctrl-C.
 
     Args:
-        scenario: shown at first.
+        scenario: scenario to show first.
         values: arguments of the scenario that differ from its defaults.
-        port: on 127.0.0.1; 0 for any that is free.
+        port: port on 127.0.0.1; 0 for any free one.
         browser: open a browser.
         started: called with the address of the page once it can be opened.
 
@@ -38,7 +38,7 @@ def serve(
     from optlearn._app.worker import Worker
 
     solver, simulator = Worker(WORK), Worker(WORK, patience=COMPILING)
-    solver.start()  # it loads while the page is made ready
+    solver.start()  # it loads while the page is being prepared
     try:
         from optlearn._app.server import run
 

@@ -1,6 +1,6 @@
-"""What user, page and solver exchange: parameters as they are typed, requests and events, files to take away.
+"""Messages between user, page and solver: typed parameters, requests and events, files to download.
 
-Requests and events, beside ``Progress``, go from process to process: they are plain data that can be pickled.
+Requests and events, like ``Progress``, are sent between processes: they are plain data that can be pickled.
 """
 
 import json
@@ -27,12 +27,12 @@ from optlearn.scenarios._files import known
 
 
 def parameters(scenario: str) -> tuple[Argument, ...]:
-    """What can be moved in a scenario, the main ones first."""
+    """Parameters of a scenario that can be moved, the main ones first."""
     return tuple(a for a in known()[scenario].arguments if not isinstance(a, CodeOnly))
 
 
 def defaults(scenario: str) -> dict[str, Value]:
-    """Name → value at first."""
+    """Name → initial value."""
     return {parameter.name: parameter.default for parameter in parameters(scenario)}
 
 
@@ -49,10 +49,10 @@ def arguments(scenario: str, values: Mapping[str, Value]) -> dict[str, Any]:
 
 
 def typed(scenario: str, values: Mapping[str, Any]) -> dict[str, str]:
-    """Arguments of the scenario's function as they would be typed into the controls.
+    """Arguments of the scenario's function as texts for the controls.
 
     Raises:
-        SpecificationError: an argument has no control, or its control does not take the value.
+        SpecificationError: an argument has no control, or its control does not accept the value.
     """
     controls = {argument.name: argument for argument in known()[scenario].arguments}
     texts = {}
@@ -69,7 +69,7 @@ def typed(scenario: str, values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def as_text(value: Any) -> str:
-    """A value as it would be typed; None, which leaves a box empty, in a word."""
+    """A value as text for a control; None, an empty box, as a word."""
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
@@ -98,7 +98,7 @@ class Simulate:
 
 @dataclass(frozen=True)
 class Waiting:
-    """A request has not begun, since others come first."""
+    """A request is waiting for others."""
 
     before: int  # how many
 
@@ -109,25 +109,25 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Failed:
-    """A request came to nothing."""
+    """A request failed."""
 
-    reason: str  # a sentence for the user
-    expected: bool = False  # is it about the request (bad input), rather than a fault?
+    reason: str  # message for the user
+    expected: bool = False  # is it bad input rather than a fault of the program?
 
 
 @dataclass(frozen=True)
 class Done:
-    """A request has been worked on to its end; nothing more will be heard of it."""
+    """A request is finished and sends no further events."""
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """What was solved for; it may not be converged."""
+    """The result of a solve; it may not be converged."""
 
     schedule: Schedule
     mixed: Schedule | None  # with discrete controls, the best schedule that may mix values
     objective: float  # re-integrated to full accuracy
-    called: str  # what the objective is: "final error", …
+    called: str  # name of the objective: "final error", …
     trajectory: Trajectory  # order parameters and error
     costates: Trajectory  # derivative of the objective with respect to each order parameter
     certificate: Certificate
@@ -140,13 +140,13 @@ class Optimum:
 
 @dataclass(frozen=True)
 class Usual:
-    """A schedule that people would try."""
+    """A usual schedule to compare with."""
 
     name: str
     objective: float | None  # re-integrated; None if the schedule leaves the physical region
     trajectory: Trajectory | None  # None likewise
     schedule: Schedule | None = None  # None likewise
-    note: str = ""  # what it breaks of bounds and budgets, or why it cannot be followed
+    note: str = ""  # violations of bounds and budgets, or why it cannot be followed
 
 
 @dataclass(frozen=True)
@@ -158,16 +158,16 @@ class Compared:
 
 @dataclass(frozen=True)
 class Simulated:
-    """A simulation so far."""
+    """Results of a simulation so far."""
 
     theory: Trajectory  # order parameters and error, at the times of the simulation
     simulated: Trajectory  # the same with an axis of seeds
-    seeds: int  # how many there will be
+    seeds: int  # final number of seeds
     N: int
-    seconds: float  # since it began
+    seconds: float  # seconds since it began
 
     def largest_z(self) -> tuple[float, str, float]:
-        """The largest deviation of the mean from theory as a normal score, of what, and at which α."""
+        """The largest deviation of the mean from theory as a normal score, with quantity and α."""
         largest = (0.0, "error", 0.0)
         for name in self.simulated.values:
             z = np.nan_to_num(np.abs(self.simulated.z_scores(name, self.theory[name])))
@@ -188,7 +188,7 @@ class File(NamedTuple):
 
 
 def as_json(scenario: str, arguments: Mapping[str, Any], optimum: Optimum) -> File:
-    """What was solved and what was found; ``Schedule.from_json`` and ``optlearn`` read it."""
+    """The problem and its result; ``Schedule.from_json`` and ``optlearn`` read it."""
     content = {
         "scenario": scenario,
         "arguments": {name: plain(value) for name, value in arguments.items()},
@@ -208,7 +208,7 @@ def as_json(scenario: str, arguments: Mapping[str, Any], optimum: Optimum) -> Fi
 
 
 def as_csv(scenario: str, arguments: Mapping[str, Any], optimum: Optimum) -> File:
-    """A row for each interval."""
+    """A table with a row for each interval."""
     with tempfile.TemporaryDirectory() as folder:
         text = optimum.schedule.to_csv(Path(folder) / "schedule.csv").read_text(encoding="utf-8")
     return File(f"{Path(scenario).stem}.csv", text, "text/csv")
@@ -236,6 +236,6 @@ FILES: Mapping[str, Callable[[str, Mapping[str, Any], Optimum], File]] = {
 
 
 def files_of(optimum: Optimum) -> tuple[str, ...]:
-    """The names of the files there are: a script only of controls that it can follow."""
+    """Names of the available files; scripts only for controls that they can follow."""
     scripts = set(optimum.schedule.controls) <= set(CONTROLS)
     return tuple(name for name in FILES if scripts or name in ("json", "csv"))

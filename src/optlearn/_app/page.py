@@ -1,4 +1,4 @@
-"""The page: what is on it, and what happens when something is touched."""
+"""The page: its parts, and its reactions to the user."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,14 +20,14 @@ CURVES = {"trajectory": "Order parameters", "costates": "Costates: what a small 
 
 
 class Page:
-    """One visitor's page; where there is no such scenario, it says so and waits for another."""
+    """One visitor's page; for an unknown scenario, it says so and waits for another choice."""
 
     def __init__(
         self,
         solver: Worker,
         simulator: Worker,
         scenario: str,  # shown at first
-        texts: Mapping[str, str] | None = None,  # name of a parameter → what to begin with, as it is typed
+        texts: Mapping[str, str] | None = None,  # name of a parameter → initial text
         deliver: Callable[[Callable[[], None]], None] = lambda call: call(),  # in the page's own thread
     ) -> None:
         self._solver, self._deliver = solver, deliver
@@ -117,13 +117,13 @@ class Page:
         self._solver.cancel(self)
         self.simulation.stop()
 
-    # --- what the user does --------------------------------------------------------------------------
+    # --- user actions --------------------------------------------------------------------------------
 
     def _choose(self, name: str, text: str) -> None:
         self._enter(text, {})
 
     def _enter(self, scenario: str, texts: Mapping[str, str]) -> None:
-        """Show a scenario, at its defaults but for what ``texts`` says."""
+        """Show a scenario at its defaults, except for the values in ``texts``."""
         if scenario != self.scenario:
             self._clear()
         self.scenario, self.values = scenario, messages.defaults(scenario)
@@ -168,7 +168,7 @@ class Page:
 
     @property
     def _kept(self) -> str:
-        """What the page shows after a solve that came to nothing."""
+        """What the page shows after a failed solve."""
         if self.optimum is None:
             return " Nothing is solved yet."
         return " What is shown belongs to earlier values."
@@ -202,19 +202,19 @@ class Page:
         self._solver.ask(self, request, heard)
 
     def _receive(self, request: messages.Solve, event: object) -> None:
-        """An event of the newest solve, in the page's thread."""
+        """Handle an event of the newest solve, in the page's thread."""
         if request is not self._request:
-            return  # it was on its way when something else was asked for
-        asked = (request.scenario, dict(request.arguments))
+            return  # it was on its way when a newer request was made
+        solved_for = (request.scenario, dict(request.arguments))
         if isinstance(event, Progress):
             self._busy(request, f"Solving {self.scenario}: {event} …")
         elif isinstance(event, messages.Waiting):
             self._busy(request, f"Solving {self.scenario}: {event.of('solve')} …")
         elif isinstance(event, messages.Optimum):
-            self.optimum, self._solved = event, asked
+            self.optimum, self._solved = event, solved_for
             self._show_optimum()
         elif isinstance(event, messages.Compared):
-            self.compared, self._compared = event, asked
+            self.compared, self._compared = event, solved_for
             self._show_compared()
         elif isinstance(event, messages.Done):
             if self.optimum is not None:
@@ -224,7 +224,7 @@ class Page:
             self._fail(event)
 
     def _fail(self, event: messages.Failed) -> None:
-        """Say what is wrong, at the control if it is one's fault; the last result stays."""
+        """Show an error, next to the control if one caused it; the last result stays."""
         at_fault = [name for name in self.values if f"({name.partition('[')[0]}=" in event.reason]
         self.parameter_form.errors = dict.fromkeys(at_fault, event.reason)
         self._idle(f"Not solved: {event.reason}.{self._kept}", "bad")
@@ -240,7 +240,7 @@ class Page:
         self._show_buttons()
 
     def _show_buttons(self) -> None:
-        """Which of them do something now."""
+        """Which buttons are enabled now."""
         possible = dict.fromkeys(("full", "reset"), bool(self.scenario))
         possible["stop"] = self._request is not None or self.simulation.running
         self.action_form.values = {name: "" if can else "disabled" for name, can in possible.items()}
@@ -250,7 +250,7 @@ class Page:
     # --- results -------------------------------------------------------------------------------------
 
     def _clear(self) -> None:
-        """Another scenario has been chosen: nothing of the one before stays."""
+        """Clear the page for another scenario."""
         self.optimum = self.compared = None
         self.schedule_charts, self.schedule.objects = {}, []
         for chart in (self.error, self.order):
@@ -261,7 +261,7 @@ class Page:
         self._show_axes()
 
     def _show_axes(self) -> None:
-        """Say it where an axis cannot be what was asked for."""
+        """Show a note if an axis cannot have the requested scale."""
         axes = ((self.schedule_axis, self.schedule_charts.values()), (self.error_axis, [self.error]))
         for form, charts in axes:
             ((name, scale),) = form.values.items()
@@ -293,7 +293,7 @@ class Page:
         self.simulation.show(*self._solved, optimum)
 
     def _show_compared(self) -> None:
-        """Error and table; baselines that are still those of earlier values are faded."""
+        """Show error and table; baselines of earlier values are faded."""
         optimum, compared = self.optimum, self.compared
         stale = self._compared != self._solved
         assert optimum is not None

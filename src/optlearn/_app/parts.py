@@ -1,7 +1,7 @@
-"""What the page is made of: forms and a status line as native elements of the browser, and charts.
+"""The parts of the page: forms and a status line as native browser elements, and charts.
 
-Charts show courses over training time; their data can be replaced at any moment. Legends are words on the
-page (``words.legend``), which wrap and which screen readers read.
+Charts show time courses over training; their data can be replaced at any time. Legends are text on the page
+(``words.legend``), which wraps and which screen readers can read.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,15 +22,15 @@ from optlearn.plotting.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, TIM
 from optlearn.scenarios._arguments import Argument, Choice, Flag, Number
 
 COLOURS = (BLACK, BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY)
-# The same on a dark page, where black and dark blue could not be seen.
+# The same on a dark page, where black and dark blue would be invisible.
 DARK_COLOURS = ("#F2F2F2", "#6FA8DC", ORANGE, "#2FBF97", "#F07C3C", PURPLE, SKY)
-# Lengths of strokes and gaps, in pixels: lines that cover each other are still seen, also without colours.
+# Lengths of dashes and gaps, in pixels: overlapping lines stay distinguishable, also without colours.
 DASHES = ("solid", "7 4", "2 3", "9 3 2 3", "4 2")
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
 HEIGHT = 250
 FADED = 0.25
 AUTOMATIC, LINEAR, LOGARITHMIC = SCALES = ("automatic", "linear", "logarithmic")
-DECADES = 1.5  # that values span at least where an automatic axis is logarithmic
+DECADES = 1.5  # minimum ratio of values for an automatic axis to be logarithmic
 
 
 def asset(name: str) -> str:
@@ -42,7 +42,7 @@ STYLE = asset("parts.css")
 
 
 class Form(JSComponent):
-    """A column of labelled controls; ``heard`` is called with a name and what was typed or chosen there."""
+    """A column of labelled controls; ``heard`` is called with a name and the typed or chosen text."""
 
     fields = param.List(doc="Descriptions of the controls, see ``control``.")
     values = param.Dict({}, doc="Name → value that is shown.")
@@ -68,7 +68,7 @@ class Form(JSComponent):
 class Status(JSComponent):
     """A line that screen readers follow; ``busy`` shows that something is being computed.
 
-    Without a server nothing is, and nothing that was said before is certain (see connection.js).
+    Without a server nothing is computed, and earlier messages may be outdated (see connection.js).
     """
 
     text = param.String("")
@@ -82,7 +82,7 @@ class Status(JSComponent):
 
 
 class Address(JSComponent):
-    """What stands behind the ``?`` in the browser's address; "": as it was opened."""
+    """The query string of the browser's address; "": unchanged."""
 
     search = param.String("")
 
@@ -129,7 +129,7 @@ def one_list(
     chosen: str,
     **more: Any,
 ) -> Form:
-    """A form that is nothing but a list to choose from."""
+    """A form that consists of a single list to choose from."""
     return Form(heard, fields=[choice(name, label, options)], values={name: chosen}, **more)
 
 
@@ -142,22 +142,22 @@ def html(text: str = "") -> Any:
 class Line:
     """A curve: training times x (n,) and values y (n,)."""
 
-    name: str  # for the legend and for whoever points at it
+    name: str  # for the legend and for tooltips
     x: np.ndarray = field(default_factory=lambda: np.zeros(0))
     y: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    look: int = 0  # which colour and, unless ``solid``, which strokes
+    look: int = 0  # index of its colour and, unless ``solid``, of its dash pattern
     width: float = 2.0  # in pixels
     alpha: float = 1.0  # 1 is opaque
     solid: bool = False
 
     @property
     def dash(self) -> str:
-        """Strokes and gaps."""
+        """The dash pattern."""
         return DASHES[0 if self.solid else self.look % len(DASHES)]
 
 
 class Chart:
-    """A figure with any number of lines and perhaps a band; ``label`` is that of the vertical axis."""
+    """A figure with any number of lines and optionally a band; ``label`` is that of the vertical axis."""
 
     def __init__(self, label: str, height: int = HEIGHT) -> None:
         self._lines: Sequence[Line] = ()
@@ -190,7 +190,7 @@ class Chart:
 
     @property
     def label(self) -> str:
-        """Of the vertical axis."""
+        """Scale of the vertical axis."""
         return str(self.figure.yaxis.axis_label)
 
     @label.setter
@@ -204,7 +204,7 @@ class Chart:
 
     def clear(self) -> None:
         """Draw nothing."""
-        self.show([Line("", np.array([0.0, 1.0]), np.array([0.0, 1.0]), alpha=0.0)])  # ranges need some data
+        self.show([Line("", np.array([0.0, 1.0]), np.array([0.0, 1.0]), alpha=0.0)])  # ranges need data
 
     def show(
         self, lines: Sequence[Line], band: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
@@ -221,7 +221,7 @@ class Chart:
         self._choose_scale(np.concatenate([*(line.y for line in lines), low]))
 
     def _colours(self) -> list[str]:
-        """Of the lines."""
+        """Colours of the lines."""
         colours = DARK_COLOURS if self._dark else COLOURS
         return [colours[line.look % len(colours)] for line in self._lines]
 
@@ -233,7 +233,7 @@ class Chart:
             return
         self.logarithmic = logarithmic
         self.figure.y_scale = models.LogScale() if logarithmic else models.LinearScale()
-        # A new one, since the browser does not forget that the old one was logarithmic.
+        # A new axis, since the browser remembers that the old one was logarithmic.
         self.figure.y_range = models.DataRange1d()
         ticker = models.LogTicker() if logarithmic else models.BasicTicker()
         formatter = models.LogTickFormatter() if logarithmic else models.BasicTickFormatter()
@@ -269,5 +269,5 @@ def stairs(schedule: Schedule, control: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def course(trajectory: Trajectory, name: str, look: int, **options: Any) -> Line:
-    """A quantity over training time; of a simulation, its mean."""
+    """A quantity over training time; for a simulation, its mean."""
     return Line(options.pop("label", name), trajectory.alpha, trajectory.mean(name), look, **options)

@@ -1,11 +1,11 @@
 """Serve the explorer on this machine, to this machine only.
 
-A server on 127.0.0.1 is not out of reach of the web: a page elsewhere may point a name of its own at that
-address (DNS rebinding), and the browser then takes the explorer for a part of that page. Its requests still
-carry the name, in ``Host``; and what one page sends to another carries its home, in ``Origin``.
+A server on 127.0.0.1 is reachable from the web: a page elsewhere may let its own host name resolve to that
+address (DNS rebinding), and the browser then treats the explorer as part of that page. Its requests still
+carry the name in ``Host``, and requests across sites carry their source in ``Origin``.
 
-One thread makes all pages and answers everybody. Making a page takes a good part of a second, so when many
-are asked for at once, some must wait: else the pages that are open would hear nothing for as long.
+One thread builds all pages and answers all requests. Building a page takes a good part of a second, so if
+many are requested at once, some must wait; otherwise open pages would get no answers for that time.
 """
 
 import logging
@@ -42,10 +42,10 @@ from optlearn.scenarios._files import find
 
 ADDRESS = "127.0.0.1"
 TITLE = "optlearn explorer"
-ALIVE = "alive"  # path at which the page asks whether the server is there, and whether it is the same one
-# Pages that may be made at once, and seconds that the thread may owe: after a page it rests for as long.
+ALIVE = "alive"  # path at which the page checks whether the server is up, and still the same one
+# Pages that may be built at once, and seconds that the thread may owe: after a page it rests for as long.
 AT_ONCE, OWED = 3, 1.0
-KEPT = 300_000  # milliseconds for which a page may be out of reach, as on a machine that sleeps
+KEPT = 300_000  # milliseconds for which a page may be unreachable, as on a sleeping machine
 
 
 def run(
@@ -58,7 +58,7 @@ def run(
     started: Callable[[str], None],
 ) -> None:
     """Serve until Ctrl-C; see ``optlearn._app.serve``."""
-    find(scenario)  # a page shows no file but one that is named here
+    find(scenario)  # pages can access only the files named here
     query = urlencode({"scenario": scenario, **typed(scenario, values)})
     port = _free_port(port)
     logging.getLogger("bokeh.server").setLevel(logging.ERROR)  # otherwise every closed page is logged
@@ -68,7 +68,7 @@ def run(
         title={"/": TITLE},
         address=ADDRESS,
         port=port,
-        websocket_origin="*",  # the guard has seen to that, and Bokeh's own list knows no IPv6
+        websocket_origin="*",  # the guard checks this, and Bokeh's own list does not support IPv6
         location=False,
         extra_patterns=[(f"/{ALIVE}", _Alive, {"run": uuid4().hex})],
         start=False,
@@ -105,10 +105,10 @@ def _open(solver: Worker, simulator: Worker) -> pn.Template:
 
 
 def use_local_files(document: Any) -> None:
-    """Let style sheets come from this server.
+    """Serve style sheets from this server.
 
-    Panel does that when it writes the page; but a browser that takes long to connect gets a new document
-    without a new page, and would be sent to a content delivery network.
+    Panel does this when it writes the page; but a browser that connects slowly gets a new document without a
+    new page, and would load them from a content delivery network.
     """
     document.template_variables["dist_url"] = LOCAL_DIST
 
@@ -126,17 +126,17 @@ class Mailbox:
         self._shown = self._closed = False
 
     def deliver(self, call: Callable[[], None]) -> None:
-        """To be called from any thread."""
+        """Schedule a call, from any thread."""
         self._waiting.append(call)
         self._loop.add_callback(self._schedule)
 
     def open(self) -> None:
-        """The browser shows the document."""
+        """Handle that the browser shows the document."""
         self._shown = True
         self._schedule()
 
     def close(self) -> None:
-        """The document is gone."""
+        """Handle that the document is gone."""
         self._closed = True
         self._waiting.clear()
 
@@ -151,14 +151,14 @@ class Mailbox:
 
 
 def _remember(address: Address, scenario: str, values: Mapping[str, Value]) -> None:
-    """Keep what is shown in the page's address, so that it survives a reload and can be noted."""
+    """Keep the shown values in the page's address, so that they survive a reload and can be bookmarked."""
     first = defaults(scenario)
     moved = {name: as_text(value) for name, value in values.items() if value != first[name]}
     address.search = "?" + urlencode({"scenario": scenario, **moved})
 
 
 class _Alive(RequestHandler):
-    """Names this run of the server, so that a page knows that it must reload after a restart."""
+    """Identifies this run of the server, so that a page reloads after a restart."""
 
     @override
     def initialize(self, run: str) -> None:
@@ -170,12 +170,12 @@ class _Alive(RequestHandler):
         self.finish(self._run)
 
 
-def _free_port(wanted: int) -> int:
-    """The port that is wanted, or any if that is 0; an OSError if it is taken."""
+def _free_port(port: int) -> int:
+    """The requested port, or any free one for 0; raises OSError if it is taken."""
     with socket.socket() as probe:
-        if os.name == "posix":  # elsewhere this would take a port from another program
+        if os.name == "posix":  # on other systems this would steal another program's port
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((ADDRESS, wanted))
+        probe.bind((ADDRESS, port))
         return int(probe.getsockname()[1])
 
 
@@ -183,9 +183,9 @@ def admits(host: str, origin: str | None) -> bool:
     """May a request with these headers be answered?
 
     Args:
-        host: whom the browser thinks it talks to, ``name:port``; any port, since one may be forwarded.
-        origin: of the page that asks, ``http://name:port``; None where the header is missing, as it is when
-            a user opens an address.
+        host: the host that the browser addresses, ``name:port``; any port, since ports may be forwarded.
+        origin: origin of the requesting page, ``http://name:port``; None if the header is missing, as when a
+            user opens an address.
     """
     return _is_loopback(host) and origin in (None, f"http://{host}")
 
@@ -193,7 +193,7 @@ def admits(host: str, origin: str | None) -> bool:
 def _is_loopback(host: str) -> bool:
     try:
         name = urlsplit(f"//{host}").hostname or ""
-    except ValueError:  # brackets that do not match
+    except ValueError:  # unbalanced brackets
         return False
     if name == "localhost":
         return True
@@ -204,7 +204,7 @@ def _is_loopback(host: str) -> bool:
 
 
 class _Stranger(Matcher):
-    """Matches what must be refused."""
+    """Matches requests that must be rejected."""
 
     @override
     def match(self, request: HTTPServerRequest) -> dict[str, Any] | None:
@@ -213,7 +213,7 @@ class _Stranger(Matcher):
 
 
 class _Refusal(RequestHandler):
-    """403 to whatever is asked."""
+    """Answers 403 to every request."""
 
     @override
     def prepare(self) -> None:
@@ -223,20 +223,20 @@ class _Refusal(RequestHandler):
 
 
 def keep_out_strangers(application: Application) -> None:
-    """Refuse, in front of all that the server serves, websockets too."""
+    """Reject such requests before anything that the server serves, including websockets."""
     application.default_router.rules.insert(0, Rule(_Stranger(), _Refusal))
 
 
 class _Crowd(Matcher):
-    """Matches pages that are asked for while too many others are being made."""
+    """Matches requests for pages while too many others are being built."""
 
     def __init__(self) -> None:
-        self._making = 0  # pages that have been asked for, and are not there yet
-        self._rested = 0.0  # when the thread will have rested from all pages that it has made
+        self._making = 0  # pages requested but not yet built
+        self._rested = 0.0  # time at which the thread has rested from all pages that it has built
 
     @property
     def wait(self) -> int:
-        """Seconds until the next page may be asked for."""
+        """Seconds until the next page may be requested."""
         return ceil(max(self._rested - time.monotonic(), 0.0))
 
     @override
@@ -249,7 +249,7 @@ class _Crowd(Matcher):
         return None
 
     def made(self, handler: RequestHandler) -> None:
-        """A request has been answered."""
+        """Count an answered request."""
         if handler.request.path == "/" and not isinstance(handler, _Later | _Refusal):
             took = handler.request.request_time()
             self._making -= 1
@@ -257,7 +257,7 @@ class _Crowd(Matcher):
 
 
 class _Later(RequestHandler):
-    """503 to whoever asks for a page now; a browser asks again by itself."""
+    """Answers 503 to requests for pages now; the browser retries by itself."""
 
     @override
     def initialize(self, crowd: _Crowd) -> None:
@@ -276,8 +276,8 @@ class _Later(RequestHandler):
 
 
 def let_crowds_wait(application: Application) -> None:
-    """Make no more pages at once than leave the thread time for everybody."""
+    """Limit the pages built at once, so that the thread has time for all clients."""
     crowd = _Crowd()
-    # Behind strangers, who are refused in any case.
+    # Checked after foreign requests, which are rejected in any case.
     application.default_router.rules.insert(1, Rule(crowd, _Later, {"crowd": crowd}))
     application.settings["log_function"] = crowd.made

@@ -1,4 +1,4 @@
-"""The part of the page that holds theory against a simulation of the schedule that is shown."""
+"""The part of the page that compares theory with a simulation of the shown schedule."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ AGAIN = {"once": "when asked", "always": "whenever the schedule changes"}
 
 
 class SimulationPanel:
-    """A form, a chart and what it says; the simulation runs in a process of its own."""
+    """A form, a chart and its text; the simulation runs in a separate process."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class SimulationPanel:
         self.chart, self.words = Chart("error"), html()
 
     def show(self, scenario: str, arguments: dict[str, Any], optimum: Optimum) -> None:
-        """Another schedule is shown now: its theory, and no simulation yet."""
+        """Show another schedule: its theory, and no simulation yet."""
         self._shown, self.result = (scenario, arguments, optimum), None
         names = list(optimum.trajectory.values)
         if self.choices["quantity"] not in names:
@@ -46,7 +46,7 @@ class SimulationPanel:
         self._draw()
 
     def clear(self) -> None:
-        """No schedule is shown any more."""
+        """Clear the part: no schedule is shown."""
         self._shown = self.result = None
         self.chart.clear()
         self.words.object = ""
@@ -64,7 +64,7 @@ class SimulationPanel:
         ]
 
     def _values(self) -> dict[str, str]:
-        """What is chosen, and which buttons can be pressed."""
+        """The current choices, and which buttons are enabled."""
         possible = {"run": self._shown is not None, "halt": self.running}
         return {**self.choices, **{name: "" if can else "disabled" for name, can in possible.items()}}
 
@@ -74,12 +74,12 @@ class SimulationPanel:
         return self._request is not None
 
     def settled(self) -> None:
-        """The schedule will not change by itself any more."""
+        """Handle that the schedule is final."""
         if self.choices["again"] == "always":
             self._run()
 
     def stop(self) -> None:
-        """Give up the simulation, if there is one; what it has found so far stays."""
+        """Cancel the simulation, if there is one; its results so far stay."""
         self._simulator.cancel(self)
         if self.running:
             self._idle("Stopped.", "warning")
@@ -119,9 +119,9 @@ class SimulationPanel:
         self._simulator.ask(self, request, heard)
 
     def _receive(self, request: Simulate, event: object) -> None:
-        """An event of the newest simulation, in the page's thread."""
+        """Handle an event of the newest simulation, in the page's thread."""
         if request is not self._request:
-            return  # it was on its way when something else was asked for
+            return  # it was on its way when a newer request was made
         if isinstance(event, Progress):
             self.status.param.update(text=f"{event.text[:1].upper()}{event.text[1:]} …", busy=True)
         elif isinstance(event, Waiting):
@@ -140,7 +140,7 @@ class SimulationPanel:
         self._draw()
 
     def _draw(self) -> None:
-        """Theory, and over it mean and band of the simulation, if there is one of this schedule."""
+        """Draw the theory, with mean and band of the simulation if there is one for this schedule."""
         if self._shown is None:
             return
         quantity, result = self.choices["quantity"], self.result

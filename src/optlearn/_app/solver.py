@@ -1,4 +1,4 @@
-"""What the page asks for: the optimum of a scenario, the usual schedules beside it, a simulation of it.
+"""The page's requests: the optimum of a scenario, the usual schedules, a simulation.
 
 This runs in the process of a ``Worker``. Moving a slider solves on a coarser grid, starting from the previous
 solution; ``full`` is what ``optlearn.solve`` does by default.
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-# Imported here although only functions below need them: an import must not be interrupted.
+# Imported here although only functions below need them, because an import must not be interrupted.
 import scipy.integrate
 import scipy.optimize
 import scipy.stats
@@ -37,15 +37,15 @@ from optlearn.scenarios._files import find
 
 del scipy, casadi, xla
 
-QUICK = 120  # intervals at most while a slider is moved
+QUICK = 120  # maximum number of intervals while a slider is moved
 RECORD = 101  # training times of a simulation and of the baselines
-BATCHES = 5  # parts in which a simulation is run and shown
-# A baseline that is better by more than this share shows that a solve ended in a local optimum. By less, it
-# may be better because it switches between the points of the grid.
+BATCHES = 5  # number of parts in which a simulation is run and shown
+# A baseline that is better by more than this share shows that a solve ended in a local optimum. A smaller
+# difference may come from switching between the points of the grid.
 BETTER = 1e-4
-OF_THE_GRID = ("relaxation_gap", "integration_error")  # what a finer grid alone makes smaller
+OF_THE_GRID = ("relaxation_gap", "integration_error")  # gaps that a finer grid alone makes smaller
 
-# Scenario → where the last solve ended, from which the next one starts.
+# Scenario → result of the last solve, from which the next one starts.
 _LAST: dict[str, Schedule] = {}
 
 
@@ -74,7 +74,7 @@ def _solve(request: Solve, send: Send) -> None:
             solution = solve(problem, progress=send, **options)
         mixed = solution.relaxed
         _LAST[request.scenario] = solution.schedule if mixed is None else mixed.schedule
-        # Warnings, less what the certificate says anyway.
+        # Warnings, except those that the certificate states anyway.
         texts = [str(w.message) for w in caught if not issubclass(w.category, NotConvergedWarning)]
         remarks = tuple(dict.fromkeys(texts))
         send(_optimum(solution, request.full, time.perf_counter() - began, remarks))
@@ -92,7 +92,7 @@ def _solve(request: Solve, send: Send) -> None:
     if warm is not None and _worse(solution.objective, min(objectives, default=np.inf)):
         tell("a usual schedule is better: solving from several starts")
         attempt(**quick)
-    # Is there something that a better solve on the same grid can mend?
+    # Could a better solve on the same grid fix this?
     elif not all(reason.startswith(OF_THE_GRID) for reason in solution.certificate.reasons):
         attempt(intervals=quick["intervals"], warm_start=solution, starts=1)
 
@@ -115,13 +115,13 @@ def _usual(problem: Problem, intervals: int, tell: Callable[[str], None]) -> tup
 def _problem(scenario: str, arguments: Mapping[str, Any]) -> Problem:
     try:
         problem = find(scenario).function(**arguments)
-    except TypeError as error:  # a value that no check foresaw is still bad input
+    except TypeError as error:  # an invalid value that no check catches is still bad input
         raise SpecificationError(str(error)) from error
     return problem
 
 
 def quick_intervals(problem: Problem) -> int:
-    """A coarser grid, on which the shares that fit the problem's own grid still fit."""
+    """A coarser grid that holds the same shares as the problem's own grid."""
     count = problem.intervals
     return count if count <= QUICK else max(n for n in range(1, QUICK + 1) if count % n == 0)
 
@@ -148,12 +148,12 @@ def _optimum(solution: Solution, full: bool, seconds: float, remarks: tuple[str,
 
 
 def _plain(trajectory: Trajectory) -> Trajectory:
-    """Without the integrator, which cannot be sent."""
+    """The trajectory without the integrator, which cannot be pickled."""
     return replace(trajectory, info={}, _dense=None)
 
 
 def _simulate(request: Simulate, send: Send) -> None:
-    """Seeds in several parts, so that the page sees the mean settle."""
+    """Run the seeds in several parts, so that the page shows the mean converging."""
     began = time.perf_counter()
     arguments = dict(request.arguments)
     if "N" in arguments:

@@ -1,4 +1,4 @@
-"""What the page says: results in sentences, tables and legends, as HTML."""
+"""Text on the page: results in sentences, tables and legends, as HTML."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -13,11 +13,11 @@ from optlearn._schedule import Schedule
 from optlearn._trajectory import reduction
 from optlearn.scenarios._files import known
 
-FEW = 6  # phases at most that are listed one by one
+FEW = 6  # maximum number of phases listed one by one
 
 
 def about(scenario: str, strangers: Sequence[str]) -> str:
-    """What a scenario optimises, and what the address says that it does not have."""
+    """What a scenario optimises, and unknown names in the address."""
     text = known()[scenario].description
     purpose = f'<p class="words">{escape(text[:1].upper() + text[1:])}.</p>'
     if not strangers:
@@ -27,7 +27,7 @@ def about(scenario: str, strangers: Sequence[str]) -> str:
 
 
 def name_of(optimum: Optimum, usual: Sequence[Usual]) -> str:
-    """What it is called, as ``compare`` does: an optimum is converged, and nothing beside it is better."""
+    """Its name, as in ``compare``: an optimum is converged and beats everything next to it."""
     beaten = any(
         is_better(baseline.objective, baseline.schedule, optimum)
         for baseline in usual
@@ -37,7 +37,7 @@ def name_of(optimum: Optimum, usual: Sequence[Usual]) -> str:
 
 
 def headline(optimum: Optimum, compared: Compared | None) -> str:
-    """The objective that is reached, and how much better that is than the usual schedules."""
+    """The objective, and its improvement over the usual schedules."""
     number = f'<p class="number">{optimum.objective:.6g}</p>'
     return f'<div class="headline">{number}<p>{_verdict(optimum, compared)}</p></div>'
 
@@ -63,7 +63,7 @@ def _verdict(optimum: Optimum, compared: Compared | None) -> str:
 
 
 def _same(first: float, second: float) -> bool:
-    """Can they not be told apart on the page?"""
+    """Are they indistinguishable on the page?"""
     return f"{first:.6g}" == f"{second:.6g}"
 
 
@@ -105,7 +105,7 @@ def _course(schedule: Schedule, name: str) -> str:
 
 
 def table(optimum: Optimum, own: str, usual: Sequence[Usual], looks: Mapping[str, int]) -> str:
-    """The schedules from the best to the worst, ``own`` that of the optimum; the legend of the chart too."""
+    """Table of schedules from best to worst, ``own`` being the optimum; also the legend of the chart."""
     rows = [(own, optimum.objective), *((baseline.name, baseline.objective) for baseline in usual)]
     rows.sort(key=lambda row: np.inf if row[1] is None else row[1])
     body = "".join(
@@ -130,7 +130,7 @@ def _excess(error: float, best: float) -> str:
 
 
 def certificate(optimum: Optimum) -> str:
-    """Questions and answers, and how it was solved."""
+    """The certificate as questions and answers, and how the problem was solved."""
     c = optimum.certificate
     verdict = "converged" if c.converged else "not converged"
     pairs = "".join(
@@ -146,7 +146,7 @@ def certificate(optimum: Optimum) -> str:
 
 
 def simulation(result: Simulated) -> str:
-    """How far theory and simulation are apart."""
+    """The difference between theory and simulation, in words."""
     z, name, alpha = result.largest_z()
     return (
         f'<p class="words"><b>{result.simulated.seeds} of {result.seeds} seeds</b> at N = {result.N:,}, '
@@ -163,7 +163,7 @@ def legend(lines: Iterable[Line]) -> str:
 
 
 def _swatch(line: Line) -> str:
-    """A short piece of a line, as it is drawn."""
+    """A short sample of a line."""
     light, dark = (colours[line.look % len(colours)] for colours in (COLOURS, DARK_COLOURS))
     colours = f"--light: {light}; --dark: {dark}"
     dash = line.dash.replace("solid", "none")

@@ -1,10 +1,10 @@
 """One process that works for the page, so that the page never waits.
 
 A client has one request at a time: a newer one supersedes it. A superseded request that has not begun is
-dropped; one that is being worked on is interrupted where the libraries allow it, and its process is ended if
-that takes too long. Requests of several clients are worked on one after the other: those that wait are told
-how many come first, and where too many wait already, another one is refused. The process lives on from
-request to request, since what it has traced and compiled makes the next one quick.
+dropped; a running one is interrupted where libraries allow it, and its process is ended if that takes too
+long. Requests of several clients run one after the other: waiting clients are told how many are ahead, and if
+too many are waiting, further ones are rejected. The process lives on from request to request, because its
+traced and compiled programs make the next one fast.
 """
 
 import sys
@@ -27,18 +27,18 @@ class _Job:
     heard: Callable[[object], None]
     number: int = field(default_factory=count().__next__)
     cancelled: float | None = None  # when, by the monotonic clock
-    before: int = 0  # what the client has heard of those that come first
+    before: int = 0  # last number of earlier requests reported to the client
 
 
 class Worker:
-    """The process, seen from the page.
+    """The process as the page sees it.
 
     Args:
         work: "module:function", which runs in the process as ``work(request, send)``; it is imported only
             there. ``send(event)`` reaches the client, and ends the work if it has been superseded. A
             ValueError that it raises is bad input.
-        patience: seconds after which a superseded request that does not end is ended with its process.
-        most: clients that may wait at a time.
+        patience: seconds after which a superseded request that does not end is killed with its process.
+        most: maximum number of waiting clients.
     """
 
     def __init__(self, work: str, patience: float = 10.0, most: int = 16) -> None:
@@ -58,13 +58,13 @@ class Worker:
             threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
 
     def ask(self, client: Hashable, request: object, heard: Callable[[object], None]) -> None:
-        """Work on a request in place of this client's earlier one.
+        """Work on a request that replaces this client's earlier one.
 
         Args:
-            client: who asks.
-            request: for ``work``; it is pickled.
+            client: identifies the client.
+            request: argument of ``work``; it is pickled.
             heard: called with every event, the last of which is ``Done`` or ``Failed``, in another thread.
-                Not called any more once the request is superseded.
+                Not called after the request is superseded.
         """
         with self._lock:
             self.cancel(client)
@@ -98,7 +98,7 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """Of the process, if there is one."""
+        """Id of the process, if there is one."""
         process = self._process
         return None if process is None else process.pid
 
@@ -110,7 +110,7 @@ class Worker:
         self._say_places()
 
     def _say_places(self) -> None:
-        """Tell those that wait how many come first; what has been cancelled is about to end."""
+        """Tell waiting clients how many are ahead; a cancelled request is about to end."""
         working = self._current is not None and self._current.cancelled is None
         for before, job in enumerate(self._waiting.values(), int(working)):
             if before != job.before:
@@ -118,7 +118,7 @@ class Worker:
                 _tell(job, Waiting(before))
 
     def _listen(self, process: WorkerProcess) -> None:
-        """Pass on what the process sends, until it ends."""
+        """Pass on the process's messages until it ends."""
         while True:
             try:
                 if process.pipe.poll(0.25):
@@ -148,7 +148,7 @@ class Worker:
                 process.process.kill()
 
     def _mourn(self, process: WorkerProcess) -> None:
-        """A process has ended: say so if it was not asked to, and go on with a new one."""
+        """Handle the end of a process: report it if unexpected, and continue with a new one."""
         with self._lock:
             self._process = None
             job, self._current = self._current, None
@@ -163,7 +163,7 @@ class Worker:
 
 
 def _event(kind: str, content: Any) -> object:
-    """What the client hears of what the process tells."""
+    """The client's event for a message of the process."""
     if kind == "message":
         return content
     if kind == "done":
@@ -171,12 +171,12 @@ def _event(kind: str, content: Any) -> object:
     error, trace = content
     if isinstance(error, ValueError):  # SpecificationError among them
         return Failed(str(error), expected=True)
-    print(trace, file=sys.stderr)  # for the terminal; the page shows a line
+    print(trace, file=sys.stderr)  # for the terminal; the page shows one line
     return Failed(f"{type(error).__name__}: {error}")
 
 
 def _tell(job: _Job, event: object) -> None:
-    """A fault of one listener must not end the thread that all others hear from."""
+    """Call a listener; its errors must not end the thread that serves all others."""
     try:
         job.heard(event)
     except Exception:

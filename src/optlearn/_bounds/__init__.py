@@ -1,1 +1,1 @@
-"""What no schedule can beat: bounds and estimates of the optimum that owe nothing to a solver's start."""
+"""Values that no schedule can beat: bounds and estimates that do not depend on a solver's start."""

@@ -1,4 +1,4 @@
-"""How good can any schedule be? A bound, or an estimate, that does not depend on a solver's start."""
+"""The best achievable objective: a bound, or an estimate, that does not depend on a solver's start."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -24,14 +24,14 @@ from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 
 Kind = Literal["convex", "sos", "hjb"]
-# Along each coordinate of the coarsest grid, in 1, 2, … dimensions.
+# Nodes along each coordinate of the coarsest grid, in 1, 2, … dimensions.
 NODES = (24, 12, 7, 5, 4)
-# The Hamiltonian of an interval is off by a share of the gap: at the optimum that is nothing.
+# The error of an interval's Hamiltonian is a share of the gap, so it vanishes at the optimum.
 ROUNDS = 3
-_OF_GRIDS = "that the error bar is right: values on three grids approach what they would on finer ones"
-ACCURACY = 1e-8  # that steps are chosen for
-INTEGRATED = 1e-7  # relative accuracy of objectives that a proof is compared with
-STEPS = 200  # in an interval: with more there is nothing but round-off to win
+_OF_GRIDS = "that the error bar is right: values on three grids converge as they would on finer ones"
+ACCURACY = 1e-8  # accuracy that determines the steps
+INTEGRATED = 1e-7  # relative accuracy of objectives when compared with a proof
+STEPS = 200  # steps in an interval: more would only reduce round-off
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Bound:
         error: error bar of an estimate; accuracy of the integration (convex); 0 for a proof (sos).
         kind: "convex", "sos" or "hjb".
         assumes: the assumptions of a proof, "" if none; for an estimate, those of its error bar.
-        intervals: equal intervals of the schedules that it holds for, or of any that divide them; None for
-            all schedules.
+        intervals: it holds for schedules on this many equal intervals, or on any number that divides it; None
+            for all schedules.
         values: of an estimate, at all resolutions, from the coarsest on.
         policy: of an estimate, the best control in every state.
     """
@@ -59,28 +59,29 @@ class Bound:
 
     @property
     def lower(self) -> float:
-        """The value less its error bar."""
+        """The value minus its error bar."""
         return self.value - self.error
 
     @property
     def proven(self) -> bool:
-        """Is it a theorem about the problem, and no estimate?"""
+        """Is it a theorem about the problem rather than an estimate?"""
         return not self.assumes
 
     def holds_for(self, schedule: Schedule) -> bool:
-        """Is the schedule among those that it is about, by its grid?"""
+        """Does the bound hold on the schedule's grid?"""
         if self.intervals is None:
             return True
         edges = schedule.grid / schedule.horizon * self.intervals
         return bool(np.all(np.abs(edges - np.round(edges)) < 1e-6))
 
     def beside(self, objective: float) -> "Bound":
-        """This bound, given that a schedule has an objective: an estimate above it gets a wider error bar.
+        """This bound, given the objective of some schedule: an estimate above it gets a wider error bar.
 
-        Twice what it misses the objective by: as far below it as the estimate is above. It warns of that.
+        The new bar is twice the difference, and reaches as far below the objective as the estimate is above
+        it. A warning says so.
 
         Raises:
-            SpecificationError: the objective is below a proof, and so belongs to another problem.
+            SpecificationError: the objective is below a proven bound, so it belongs to another problem.
         """
         if objective >= self.lower - (INTEGRATED * abs(objective) if self.kind != "hjb" else 0.0):
             return self
@@ -91,7 +92,7 @@ class Bound:
             )
         warn(
             f"bound: the estimate {self.value:.6g} ± {self.error:.2g} is above a schedule with "
-            f"{objective:.6g}, so its error bar is made wider; larger times= and nodes= are more accurate"
+            f"{objective:.6g}, so its error bar is widened; larger times= and nodes= are more accurate"
         )
         return replace(self, error=2 * (self.value - objective))
 
@@ -99,7 +100,7 @@ class Bound:
         """The solution with this bound in its certificate.
 
         Raises:
-            SpecificationError: the bound does not hold on the grid of its schedule, or it beats a proof.
+            SpecificationError: the bound does not hold on the schedule's grid, or the solution beats a proof.
         """
         if not self.holds_for(solution.schedule):
             own = solution.schedule.intervals
@@ -131,19 +132,20 @@ def bound(
 
     Args:
         problem: the problem.
-        kind: "convex": a proof for schedules on the problem's own intervals, where rate and costs are linear
-            in the state, apart from the controls. "sos": a proof by sums of squares, where they are
-            polynomials; needs the extra ``bounds``. "hjb": an estimate with an error bar by the
-            Hamilton-Jacobi-Bellman equation on grids, where states move in a few dimensions. "auto": "convex"
-            where it can be proven, else "hjb", else "sos".
-        solution: gives the region in which to search for multipliers of budgets and for free parameters; None
+        kind: "convex": a proof for schedules on the problem's own intervals, if drift and costs are linear in
+            the state and do not multiply it with controls. "sos": a proof by sums of squares, if they are
+            polynomials; needs the extra ``bounds``. "hjb": an estimate with an error bar from the
+            Hamilton-Jacobi-Bellman equation on grids, if states move in a few dimensions. "auto": "convex"
+            if it can be proven, else "hjb", else "sos".
+        solution: sets the region in which to search for multipliers of budgets and for free parameters; None
             to solve the problem first, if it has any. An estimate above its objective gets a wider error bar.
-        degree: "sos": of the polynomials in the state. A higher one gives a tighter bound, and takes longer.
-        pieces: "sos": of time, in each of which the polynomials are cubic in time; likewise.
-        times: "hjb": steps of the coarsest of three grids, each 1.5 times as fine as the one before.
-        nodes: "hjb": nodes along each coordinate of the coarsest grid, at least 4 (default: as many as
-            take half a minute or so).
-        dimensions: "hjb": in which states may move, at most.
+        degree: "sos": degree of the polynomials in the state. A higher one gives a tighter bound but takes
+            longer.
+        pieces: "sos": number of pieces in time, in each of which the polynomials are cubic in time; likewise.
+        times: "hjb": steps of the coarsest of three grids, each 1.5 times as fine as the previous one.
+        nodes: "hjb": nodes along each coordinate of the coarsest grid, at least 4 (default: so many that it
+            takes about half a minute).
+        dimensions: "hjb": maximum number of dimensions in which states move.
 
     Raises:
         SpecificationError: the kind does not fit the problem, or a solution beats a proof; the message says
@@ -158,8 +160,8 @@ def bound(
     check.count("dimensions", dimensions)
     if problem.paths:
         problem = replace(problem, paths=())
-    given = problem.reach is None and problem.free_horizon is None and not problem.unbounded
-    if not given or problem.weighing is not None:
+    has_fixed_ranges = problem.reach is None and problem.free_horizon is None and not problem.unbounded
+    if not has_fixed_ranges or problem.weighing is not None:
         raise SpecificationError(
             f"bound: {problem.name!r} must minimise one mean over a given horizon, between finite bounds, "
             "without reach, risk, limits or rivals"
@@ -189,27 +191,27 @@ def bound(
 def _estimate(
     problem: Problem, solution: Solution | None, times: int, nodes: int | None, dimensions: int
 ) -> Bound:
-    """By the Hamilton-Jacobi-Bellman equation on grids."""
-    moves = dimensions_of(problem, dimensions)  # refused before a problem with budgets is solved for it
+    """The estimate by the Hamilton-Jacobi-Bellman equation on grids."""
+    moves = dimensions_of(problem, dimensions)  # rejected before a problem with budgets is solved for it
     coarse = nodes or NODES[min(moves, len(NODES)) - 1]
     resolutions = [Resolution(round(times * FINER**i), round(coarse * FINER**i)) for i in range(3)]
     near = _near(problem, solution)
     value, error, values, policy = solve_hjb(problem, resolutions, dimensions, near)
     estimate = Bound(value, error, "hjb", _OF_GRIDS, values=values, policy=policy)
-    # Without a budget, which a policy meets roughly, its own schedule is achieved as well.
+    # A policy meets a budget only roughly; without budgets, its own schedule is admissible too.
     achieved = near.objective if problem.budgets else min(near.objective, policy.objective(finer=4))
     return estimate.beside(achieved)
 
 
 def _compared(proof: Bound, solution: Solution | None) -> Bound:
-    """The proof, which a solution that it holds for must not beat."""
+    """The proof, checked against the solution if it holds for its grid."""
     if solution is None or not proof.holds_for(solution.schedule):
         return proof
     return proof.beside(solution.objective)
 
 
 def _proof(problem: Problem, degree: int, pieces: int, why_no_grid: str) -> tuple[float, str]:
-    """By sums of squares; if they do not fit either, it is said why a grid does not."""
+    """The bound by sums of squares; if that does not fit either, the error also says why a grid does not."""
     try:
         return lower_bound(problem, degree, pieces)
     except (SpecificationError, ModuleNotFoundError) as error:
@@ -226,7 +228,7 @@ def _without_owner(error: Exception) -> str:
 
 
 def _near(problem: Problem, solution: Solution | None) -> Near:
-    """Multipliers, free parameters and objective of a solution; none where nothing asks for them."""
+    """Multipliers, free parameters and objective of a solution; None if nothing needs them."""
     if solution is None:
         if not (problem.budgets or problem.free):
             return Near(np.zeros(0), np.zeros(0), np.inf)
@@ -244,7 +246,7 @@ def _near(problem: Problem, solution: Solution | None) -> Near:
 
 
 def is_linear(problem: Problem) -> bool:
-    """Do rate and costs, taken together, hold the state linearly, and never multiplied with a control?"""
+    """Are drift and costs together linear in the state, without products of state and control?"""
     expressions = compile_problem(problem).engine.expressions
     if expressions is None or problem.free:
         return False
@@ -256,14 +258,14 @@ def is_linear(problem: Problem) -> bool:
 
 
 def exact_optimum(problem: Problem) -> tuple[float, float]:
-    """What no schedule on the problem's equal intervals beats, and how accurate it is.
+    """A lower bound for schedules on the problem's equal intervals, and its accuracy.
 
     Costates do not depend on the schedule: if dx/dα = A x + g(w) and the objective is linear in the state,
     the objective of any other schedule is exactly that of this one plus the change of the Hamiltonian,
-    interval by interval. So the Hamiltonian gap is no estimate, if the least Hamiltonian is proven: it is
-    what no schedule wins more than, and the best one wins, but for budgets where the Hamiltonian is not
-    convex. This is the case of a noise that the batch size divides, whatever the spectrum: B ∝ √κ, κ being
-    what the noise costs at the end.
+    interval by interval. So if the minimum of the Hamiltonian is proven, the Hamiltonian gap is exact: no
+    schedule improves by more, and the best one improves by that much, except under budgets with a non-convex
+    Hamiltonian. One case is noise divided by the batch size, whatever the spectrum: B ∝ √κ, where κ is the
+    final cost of the noise.
     """
     compiled, intervals = compile_problem(problem), problem.intervals
     guess = neutral(compiled, intervals)
@@ -275,14 +277,14 @@ def exact_optimum(problem: Problem) -> tuple[float, float]:
             rolled = rollout.run(w, guess.theta)
             _, w, nu = hamiltonian_gap(compiled, rolled, w, guess.theta, steps, nu)
         coarser, value = value, _proven(compiled, rollout, w, nu)
-        # Twice as many steps, which make the error 16 times as small, tell how large it was.
+        # Doubling the steps divides the error by 16, so the difference measures it.
         if abs(value - coarser) <= ACCURACY * abs(value) or steps > STEPS:
             return value, max(abs(value - coarser), ACCURACY * abs(value))
         steps *= 2
 
 
 def _proven(compiled: CompiledProblem, rollout: Rollout, w: np.ndarray, nu: np.ndarray) -> float:
-    """The objective of controls w (I, m) less the most that can be won, by the Lagrange dual at ν (b,)."""
+    """The objective of controls w (I, m) minus its largest improvement, by the Lagrange dual at ν (b,)."""
     rolled, horizon, none = rollout.run(w, np.zeros(0)), compiled.problem.horizon, np.zeros(0)
     hamiltonian = IntervalHamiltonian.along(compiled, rolled, w, none, rollout.steps)
     rows, targets, equal = compiled.relaxation.budget_rows
@@ -299,7 +301,7 @@ def _proven(compiled: CompiledProblem, rollout: Rollout, w: np.ndarray, nu: np.n
 def _overlooked(
     hamiltonian: IntervalHamiltonian, minimum: Minimum, slope: np.ndarray, tolerance: float
 ) -> np.ndarray:
-    """(I,) how much lower than its minimum H̄(w) + slope·w may be, on each interval, at most."""
+    """(I,) upper bounds of how far the true minimum of H̄(w) + slope·w lies below the one found."""
     compiled, vertices = hamiltonian.compiled, hamiltonian.domain.vertices
     c, V = compiled.relaxation.curved, len(vertices)
     if c == 0:  # all combinations were tried
@@ -309,10 +311,10 @@ def _overlooked(
     (constants, x, w, _, h, costate), rate, cost, _ = expressions
     added = casadi.SX.sym("added", w.numel())
     H = casadi.dot(costate, rate) + cost + casadi.dot(added, w)
-    # Neither state nor length is multiplied with a control: any will do.
-    known = casadi.vertcat(constants, x, h)
+    # No control is multiplied with the state or the length, so any values will do.
+    fixed = casadi.vertcat(constants, x, h)
     H = casadi.substitute(
-        H, known, np.concatenate([compiled.constants, compiled.start, [hamiltonian.length]])
+        H, fixed, np.concatenate([compiled.constants, compiled.start, [hamiltonian.length]])
     )
     costates = np.einsum("q,iqn->in", hamiltonian.weights, hamiltonian.costates)
     numbers = np.concatenate([costates, hamiltonian.tilt + slope], axis=1)
@@ -327,5 +329,5 @@ def _overlooked(
         tolerance,
     )
     at_controls = casadi.Function("H", [w, costate, added], [H]).map(len(costates))
-    found = np.array(at_controls(minimum.w.T, costates.T, (hamiltonian.tilt + slope).T)).ravel()
-    return found - least.reshape(V, -1).min(axis=0)
+    values = np.array(at_controls(minimum.w.T, costates.T, (hamiltonian.tilt + slope).T)).ravel()
+    return values - least.reshape(V, -1).min(axis=0)

@@ -1,7 +1,8 @@
-"""CasADi expressions as polynomials: the algebra is done along the expression's own operations.
+"""CasADi expressions as polynomials, evaluated along the expression's own operations.
 
-What is no polynomial is named. A square root or a quotient of one control, √(p w + q) or 1/(p w + q), becomes
-one in another control: y = √(p w + q), or its inverse, with w = (y² − q)/p or (1/y − q)/p.
+Operations that are not polynomial are reported by name. A square root or a quotient of one control, √(p w +
+q) or 1/(p w + q), becomes polynomial by a change of control: y = √(p w + q), or its inverse, with w = (y² −
+q)/p or (1/y − q)/p.
 """
 
 from collections.abc import Callable
@@ -26,7 +27,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Change:
-    """Another control y for w: √(p w + q), or 1/(p w + q) where it is ``inverse``."""
+    """A new control y for w: √(p w + q), or 1/(p w + q) if ``inverse``."""
 
     slope: float
     offset: float
@@ -52,7 +53,7 @@ class Reader:
     """Reads expressions in n states and m controls as polynomials of n + m variables.
 
     Attributes:
-        changes: control → what it became.
+        changes: control → its change of variable.
     """
 
     def __init__(self, name: str, x: Any, w: Any) -> None:
@@ -64,7 +65,7 @@ class Reader:
         """Every expression, entry by entry.
 
         Raises:
-            SpecificationError: one of them is no polynomial; it says what it has.
+            SpecificationError: one of them is not a polynomial; the message names the operations.
         """
         functions = {
             name: casadi.Function("read", [self.x, self.w], [casadi.densify(expression)])
@@ -79,7 +80,7 @@ class Reader:
                 polynomials[name] = [p for p in walk.outputs if p is not None]
             if not failed:
                 return polynomials
-            # With another control the walk begins again, and may need a further one.
+            # After a change of control the walk restarts, and may need another change.
             if not any(walk.change() for walk in failed.values()):
                 name, walk = next(iter(failed.items()))
                 words = ", ".join(sorted({_WORDS.get(op, op) for op in walk.met}))
@@ -90,11 +91,11 @@ class Reader:
 
 
 class _Walk:
-    """Through a function's operations, with polynomials (None: no polynomial)."""
+    """Walk through a function's operations with polynomials (None: not a polynomial)."""
 
     def __init__(self, reader: Reader, function: Any) -> None:
         self.reader = reader
-        self.met: set[str] = set()  # operations that make no polynomial
+        self.met: set[str] = set()  # operations that are not polynomial
         self._under: list[tuple[Polynomial, bool]] = []  # a root, or (true) a quotient
         inputs = [poly.variable(i, reader.size) for i in range(reader.size)]
         for i, change in reader.changes.items():
@@ -107,7 +108,7 @@ class _Walk:
             if op == "output":
                 self.outputs[targets[1]] = work[sources[0]]
             elif op == "input":
-                # Argument 0 is the state, argument 1 the controls, which come behind it.
+                # Argument 0 is the state, argument 1 the controls, which follow it.
                 work[targets[0]] = inputs[sources[1] + (reader.states if sources[0] else 0)]
             elif op == "const":
                 work[targets[0]] = poly.constant(function.instruction_constant(k), reader.size)
@@ -115,7 +116,7 @@ class _Walk:
                 work[targets[0]] = self._result(op, [work[i] for i in sources])
 
     def change(self) -> bool:
-        """Take another control for one that stands alone under a root or in a quotient; was there any?"""
+        """Change a control that is alone under a root or in a quotient; returns whether there was one."""
         n, size = self.reader.states, self.reader.size
         for polynomial, inverse in self._under:
             linear = [e for e in polynomial if any(e)]
@@ -153,7 +154,7 @@ class _Walk:
         return None
 
     def _raised(self, a: Polynomial, inverse: bool) -> Polynomial | None:
-        """Inverse or root of a number, or of a power of a control that was changed, which is above 0."""
+        """Inverse or root of a number, or of a power of a changed control, which is positive."""
         if not a and not inverse:
             return a
         positive = {self.reader.states + i for i in self.reader.changes}

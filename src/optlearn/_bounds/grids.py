@@ -1,9 +1,9 @@
-"""Where training can lead, and values on a grid over it.
+"""The states that training can reach, and values on a grid over them.
 
-States are often confined: students that start alike stay alike, and a constant stays what it is. What
-counts is the space that trajectories of many random schedules fill. At every time its principal axes are
-the coordinates, and a box around what was reached, with a margin, is scaled to [−1, 1] in each of them.
-Between the nodes of a grid over [−1, 1]^d values are interpolated, in ``jax.numpy``.
+States are often confined: students that start equal stay equal, and constants do not change. Relevant is the
+space filled by trajectories of many random schedules. At every time its principal axes are the coordinates,
+and a box around the reached states, with a margin, is scaled to [−1, 1] in each of them. Between the nodes of
+a grid over [−1, 1]^d values are interpolated, in ``jax.numpy``.
 """
 
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from optlearn._arrays import Array, Bool, Float
 from optlearn._control.relaxation import Relaxation
 
 TRAJECTORIES = 600
-# Of a box's half-width, beyond what was reached.
+# Margin beyond the reached states, in units of a box's half-width.
 MARGIN = 0.1
-# States so many times as large as under a typical schedule are those of training that diverges.
+# Training diverges if states exceed those under a typical schedule by this factor.
 DIVERGED = 100.0
 # Axes along which states differ by less than this share of the largest state are round-off.
 THIN = 1e-8
@@ -29,7 +29,7 @@ THIN = 1e-8
 class Charts:
     """Coordinates z (d,) of states x (n,) at N + 1 times: x = centre + axes z, and z = inverse (x − centre).
 
-    Axes have the length of half the box.
+    Axes have half the length of the box.
     """
 
     centres: Float[np.ndarray, "times n"]
@@ -38,14 +38,14 @@ class Charts:
 
     @property
     def dimension(self) -> int:
-        """d, how many numbers tell states apart."""
+        """The number d of coordinates."""
         return int(self.axes.shape[2])
 
 
 def random_controls(
     relaxation: Relaxation, intervals: int, seed: int = 0
 ) -> Float[np.ndarray, "S {intervals} m"]:
-    """(S, I, m) controls with a few levels in time, most of them at a bound: those reach furthest."""
+    """(S, I, m) controls with a few levels in time, mostly at a bound, since these reach furthest."""
     generator = np.random.default_rng(seed)
     low, high = relaxation.bounds
     controls = np.empty((TRAJECTORIES, intervals, len(low)))
@@ -62,9 +62,10 @@ def random_controls(
 
 
 def kept(states: Float[np.ndarray, "... S"]) -> Bool[np.ndarray, " S"]:
-    """(S,) of courses (…, S) those under which training does not diverge.
+    """(S,) flags of courses (…, S) under which training does not diverge.
 
-    Such schedules are far from the optimum, and a box around their states would hold all others in a corner.
+    Diverging schedules are far from the optimum, and a box around their states would hold all others in a
+    corner.
     """
     sizes = np.abs(states).reshape(-1, states.shape[-1]).max(axis=0)
     finite = np.isfinite(sizes)
@@ -72,7 +73,7 @@ def kept(states: Float[np.ndarray, "... S"]) -> Bool[np.ndarray, " S"]:
 
 
 def charts(states: Float[np.ndarray, "times S n"]) -> Charts:
-    """Charts of reached states (N + 1, S, n)."""
+    """Charts around reached states (N + 1, S, n)."""
     middle = states.mean(axis=1, keepdims=True)
     _, sizes, directions = np.linalg.svd(states - middle, full_matrices=False)
     thin = THIN * np.abs(states).max() * states.shape[1] ** 0.5
@@ -95,9 +96,9 @@ def nodes(count: int, dimension: int) -> Float[np.ndarray, "nodes {dimension}"]:
 def interpolate(table: Float[Array, "..."], z: Float[Array, " d"]) -> Float[Array, ""]:
     """The value at z (d,) of a table with ``count`` nodes along each of its d axes.
 
-    Cubic through four nodes along each axis, kept between the least and the largest value at the corners of
-    the cell: without that limit, errors of cubic interpolation grow from step to step. Points outside take
-    the nearest value of the box.
+    Cubic through four nodes along each axis, limited to the range of values at the corners of the cell:
+    without this limit, errors of cubic interpolation grow from step to step. Points outside get the nearest
+    value of the box.
     """
     count = table.shape[0]
     place = (jnp.clip(z, -1.0, 1.0) + 1) / 2 * (count - 1)

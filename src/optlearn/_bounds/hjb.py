@@ -1,10 +1,10 @@
 """The Hamilton-Jacobi-Bellman equation on a grid: the optimal value from every state, backwards in time.
 
 V(x, α) = min over w of cost + V(x after a step under w, α + h): semi-Lagrangian, with the solvers' own
-Runge-Kutta steps, on boxes around what training can reach (``reachable``). It asks for no first guess and
-knows no local optima. A budget adds a state, the mean y of a·w − t so far, and to the final cost ν y + c
-y²/2: that is 0 for schedules that meet it, so for any ν and c the value is at most the optimum, and equal
-to it for the ν of the optimum and a c large enough. (With c = 0, the Lagrange dual, it is less wherever the
+Runge-Kutta steps, on boxes around what training can reach (``reachable``). It needs no first guess and has no
+local optima. A budget adds a state, the mean y of a·w − t so far, and ν y + c y²/2 to the final cost. This is
+0 for schedules that meet the budget, so for any ν and c the value is at most the optimum; it equals the
+optimum for the optimal ν and a large enough c. (With c = 0, the Lagrange dual, it is smaller wherever the
 optimum is not convex in the budget.) Free parameters are minimised over outside.
 """
 
@@ -28,25 +28,26 @@ from optlearn._control.solvers.starts import enough_steps, neutral
 from optlearn._errors import SpecificationError, warn
 from optlearn._schedule import Schedule
 
-# Controls that are tried at every node: so many along each, over their range first (by their number), then in
-# rounds that close in on the best. Once more, on the coarsest grid, to see what that overlooks.
+# Controls tried at every node: points along each, first over the whole range (by the number of controls),
+# then in rounds that close in on the best. The thorough version, on the coarsest grid, measures what these
+# overlook.
 TRIED = 5
 FIRST = {1: 9}
 FIRST_CHECK = {1: 257, 2: 17}
 FIRST_CHECK_MANY = 7
-CLOSER = 0.3  # reach of a round, of the one before; of the first, in units of its spacing: 4 times as much
+CLOSER = 0.3  # reach of a round relative to the one before, in units of a range; see ``_moves``
 ROUNDS = 3
-GENERATIONS, PARENTS = 4, 30  # of random schedules, whose states a box must hold
+GENERATIONS, PARENTS = 4, 30  # number of random schedules whose states a box must contain
 BLOCK = 512  # nodes at a time, so that memory stays small
 
-# Each resolution is so many times the one before.
+# Factor between successive resolutions.
 FINER = 1.5
-LONG = 180.0  # seconds from which on a user is told
-SCANNED = 7  # values of each free parameter, before a search near the best
+LONG = 180.0  # seconds of computation above which the user is warned
+SCANNED = 7  # scanned values of each free parameter, before a search near the best
 
 
 class Near(NamedTuple):
-    """Where to look: multipliers (b,) of budgets on means, free parameters (k,), an objective."""
+    """Where to search: multipliers (b,) of budgets on means, free parameters (k,), an objective."""
 
     multipliers: Float[np.ndarray, " b"]
     free: Float[np.ndarray, " k"]
@@ -55,7 +56,7 @@ class Near(NamedTuple):
 
 @dataclass(frozen=True)
 class Resolution:
-    """How fine a grid is: ``times`` steps, ``count`` nodes along each coordinate."""
+    """Resolution of a grid: ``times`` steps, ``count`` nodes along each coordinate."""
 
     times: int
     count: int
@@ -64,8 +65,8 @@ class Resolution:
 class Sweep:
     """The equation of one problem at one resolution; its states (n + b,) end with the budgets' means so far.
 
-    They may move in ``dimensions`` at most; the objective of ``near`` must not be far above the optimum.
-    ``thorough``: controls are looked for more closely than usual.
+    They may move in at most ``dimensions`` dimensions; the objective of ``near`` must not be far above the
+    optimum. ``thorough``: search controls more finely than usual.
     """
 
     def __init__(
@@ -79,10 +80,10 @@ class Sweep:
         self.problem, self.resolution, self.nu = problem, resolution, near.multipliers
         self.thorough = thorough
         compiled = compile_problem(problem)
-        # A grid has thousands of states at each time: compiled functions of one, over all of them.
+        # A grid has thousands of states at each time: compiled functions of one state are mapped over all.
         self.compiled, self.functions = compiled, compiled.functions.on_vectors
         self.length = problem.horizon / resolution.times
-        # A quarter of the steps that a solver takes for 1e-8 is good to 1e-5 or so, which a grid is not.
+        # A quarter of the steps that a solver takes for 1e-8 is accurate to about 1e-5, better than a grid.
         guess = neutral(compiled, resolution.times)
         self.substeps = -(-(enough_steps(compiled, resolution.times, [guess]) or 1) // 4)
         self.rows, self.targets, self.equal = compiled.relaxation.budget_rows
@@ -111,7 +112,7 @@ class Sweep:
         return jnp.concatenate([end, x[n:] + excess]), cost
 
     def final(self, x: Float[Array, " n"], theta: Float[Array, " k"]) -> Float[Array, ""]:
-        """Final cost, with what is added for budgets: 0 where they are met, or less."""
+        """Final cost plus the terms of budgets, which are 0 or less where budgets are met."""
         n = len(self.compiled.start)
         cost = self.functions.final(jnp.asarray(self.compiled.constants), x[:n], theta)
         pull = self.nu + self.curvature * x[n:]
@@ -121,8 +122,8 @@ class Sweep:
     def _reached(self) -> tuple[np.ndarray, np.ndarray]:
         """(N + 1, S, n + b) states under random controls, and their random free parameters (S, k).
 
-        Chance alone seldom comes near an optimum, which a box must hold. So good schedules are bred: a few
-        times over, some time of one of the best is replaced at random.
+        Random schedules rarely come near an optimum, which a box must contain. So good schedules are evolved:
+        a few times, a random piece of one of the best is replaced at random.
         """
         free, generator = list(self.problem.free.values()), np.random.default_rng(1)
         constants, n = jnp.asarray(self.compiled.constants), len(self.compiled.start)
@@ -155,9 +156,9 @@ class Sweep:
         return np.concatenate([start, courses[finite].transpose(1, 0, 2)]), theta[finite]
 
     def _enough_curvature(self, last: np.ndarray, theta: np.ndarray, objective: float) -> float:
-        """Twice the c with which no end that was reached, budget met or not, costs less than the objective.
+        """Twice the c for which no reached end, with the budget met or not, costs less than the objective.
 
-        What runs along training is not seen here: too small a c makes the bound lower, never wrong.
+        Running costs are ignored here: too small a c makes the bound lower, never wrong.
         """
         constants, n = jnp.asarray(self.compiled.constants), len(self.compiled.start)
         y = last[:, n:]
@@ -171,9 +172,9 @@ class Sweep:
 
     @float64
     def check_nodes(self) -> None:
-        """Refuse a grid with states that the drift does not know, before it takes minutes.
+        """Reject a grid with states where the drift is undefined, before it takes minutes.
 
-        A box around overlaps of vectors has corners that are overlaps of none.
+        A box around overlaps of vectors has corners that are not overlaps of any vectors.
         """
         grid = jnp.asarray(nodes(self.resolution.count, self.charts.dimension))
         neutral = jnp.asarray(self.compiled.relaxation.neutral)
@@ -183,20 +184,20 @@ class Sweep:
             states = jnp.asarray(centre)[None] + grid @ jnp.asarray(axes).T
             if not bool(jnp.all(jax.lax.map(is_defined, states, batch_size=BLOCK))):
                 raise SpecificationError(
-                    f"bound: kind='hjb' must know the drift all over boxes around what training reaches, and "
-                    f"{self.problem.name!r} does not: it is not finite in some of their corners"
+                    "bound: kind='hjb' needs a drift that is finite in boxes around what training reaches, "
+                    f"but that of {self.problem.name!r} is not finite in some of their corners"
                 )
 
     @cached_property
     def _moves(self) -> tuple[np.ndarray, np.ndarray]:
-        """(L, C, m) controls to try, in units of half their ranges, around the best of the round before.
+        """(L, C, m) controls to try, in units of half their ranges, around the best of the previous round.
 
-        A round is one block of C controls, the first one several; (L,) flags are true for the last of each.
+        A round is one block of C controls, the first round several; (L,) flags mark the last block of each.
         """
         m = self.compiled.relaxation.size
 
-        def pattern(tried: int) -> np.ndarray:
-            return np.array(list(product(np.linspace(-1.0, 1.0, tried), repeat=m)))
+        def pattern(count: int) -> np.ndarray:
+            return np.array(list(product(np.linspace(-1.0, 1.0, count), repeat=m)))
 
         first = FIRST_CHECK.get(m, FIRST_CHECK_MANY) if self.thorough else FIRST.get(m, TRIED)
         closer = pattern(TRIED)
@@ -207,7 +208,7 @@ class Sweep:
         return np.concatenate([all_over, reaches[:, None, None] * closer[None]]), last
 
     def best(self, x: Array, theta: Array, later: Callable[[Array], Array]) -> tuple[Array, Array]:
-        """The least cost from x, and its control (m,), where ``later`` is the value afterwards."""
+        """The smallest cost from x, and its control (m,), where ``later`` is the value after the step."""
         low, high = map(jnp.asarray, self.compiled.relaxation.bounds)
         sums = jnp.asarray(self.compiled.relaxation.share_sums)
 
@@ -262,7 +263,7 @@ class Sweep:
 
     @float64
     def policy(self, theta: Float[np.ndarray, " k"]) -> "Policy":
-        """The best control in every state, for the same."""
+        """The best control in every state, for free parameters (k,)."""
         return Policy(self, np.asarray(self._solve(jnp.asarray(theta))[1]), theta)
 
 
@@ -271,7 +272,7 @@ class Policy:
     """The best control as a function of time and state: feedback, not a schedule.
 
     Attributes:
-        sweep: the equation that it solves.
+        sweep: the equation.
         tables: (N, count, …) values on the grids of all times but the first.
         theta: (k,) free parameters.
     """
@@ -302,10 +303,10 @@ class Policy:
         Args:
             alpha: training time.
             state: name → value.
-            spent: for each budget, ∫(a·w − t) so far, divided by the horizon; none for 0.
+            spent: for each budget, ∫(a·w − t) so far, divided by the horizon; 0 if left out.
 
         Returns:
-            Control → value; of a discrete one the mean of its mixture.
+            Control → value; for a discrete one, the mean of its mixture.
         """
         layout = self.sweep.problem.model.layout
         x = np.asarray(layout.flatten(self.sweep.problem.model.state(**state)))
@@ -316,13 +317,13 @@ class Policy:
         return {name: float(schedule[name][0]) for name in self.sweep.problem.controls}
 
     def schedule(self) -> Schedule:
-        """What it does from the problem's start, as a schedule; budgets are met as far as the grid goes."""
+        """The schedule that it takes from the problem's start; budgets are met to the grid's accuracy."""
         return self._schedule
 
     @cached_property
     @float64
     def _schedule(self) -> Schedule:
-        best = self._best  # made here, and not while it is traced, which would leave its tables there
+        best = self._best  # created here, not while tracing, which would leak its tables
 
         def follow(x: Array, i: Array) -> tuple[Array, Array]:
             w = best(x, i)
@@ -334,7 +335,7 @@ class Policy:
         return self.sweep.compiled.relaxation.schedule(w, free)
 
     def objective(self, finer: int = 1) -> float:
-        """Of its schedule, by the Runge-Kutta steps of its grid, or by so many times as many."""
+        """Objective of its schedule, by the Runge-Kutta steps of its grid or a multiple of these."""
         compiled, exact = self.sweep.compiled, self.sweep.compiled.engine.exact
         w = compiled.relaxation.own_vectors(self._schedule)
         steps = compiled.exact_steps(self.sweep.length) if exact else finer * self.sweep.substeps
@@ -342,7 +343,7 @@ class Policy:
 
 
 def dimensions_of(problem: Problem, most: int) -> int:
-    """In how many dimensions states move, budgets included; more than ``most`` are refused."""
+    """Number of dimensions in which states move, budgets included; more than ``most`` are rejected."""
     nothing = Near(np.zeros(len(compile_problem(problem).relaxation.budget_rows.targets)), np.zeros(0), 0.0)
     return Sweep(problem, Resolution(8, 4), most, nothing).charts.dimension
 
@@ -355,11 +356,11 @@ def solve_hjb(
 ) -> tuple[float, float, tuple[float, ...], Policy]:
     """The optimal value and its error bar, the values at all three resolutions, the policy at the finest.
 
-    Free parameters are found on the coarsest grid, all over their range; those of ``near`` are taken instead
-    if they are better on the next. Errors of three kinds may cancel, and are told apart for the bar: steps in
-    time, nodes, and what the choice of controls overlooks, which is the same on all grids, so that no
-    extrapolation sees it. A closer look at controls, on the coarsest grid, tells it; it is taken off, too.
-    Runge-Kutta steps, which do not become shorter from grid to grid, have a part of the bar of their own.
+    Free parameters are searched on the coarsest grid over their whole range; those of ``near`` are used
+    instead if they are better on the next grid. Errors of three kinds may cancel and are separated for the
+    error bar: steps in time, nodes, and the discrete choice of controls. The last is the same on all grids,
+    so extrapolation does not see it; a finer search of controls on the coarsest grid measures it, and it is
+    subtracted. Runge-Kutta steps are not refined from grid to grid and have a separate part of the error bar.
     """
 
     def sweep(resolution: Resolution, thorough: bool = False) -> Sweep:
@@ -368,13 +369,13 @@ def solve_hjb(
     sweeps = [sweep(resolution) for resolution in resolutions]
     sweeps[0].check_nodes()
     theta = _best_free(sweeps[0], near.free)
-    sweeps[0].value(theta)  # compiled, if it was not for a free parameter
+    sweeps[0].value(theta)  # compiles, unless the search of free parameters has already done so
     begun = perf_counter()
     coarse = sweeps[0].value(theta)
     _announce(problem, perf_counter() - begun, sweeps)
     middle = sweeps[1].value(theta)
-    if len(theta) and (given := sweeps[1].value(near.free)) < middle:
-        theta, coarse, middle = near.free, sweeps[0].value(near.free), given
+    if len(theta) and (value_near := sweeps[1].value(near.free)) < middle:
+        theta, coarse, middle = near.free, sweeps[0].value(near.free), value_near
     values = [coarse, middle, sweeps[2].value(theta)]
     if not np.all(np.isfinite(values)):
         raise SpecificationError(f"bound: the grid of {problem.name!r} must hold finite values, got {values}")
@@ -388,7 +389,7 @@ def solve_hjb(
 
 
 def _announce(problem: Problem, seconds: float, sweeps: Sequence[Sweep]) -> None:
-    """Say so if the finer grids will take long, from the seconds that the coarsest took."""
+    """Warn if the finer grids will take long, judging by the seconds of the coarsest."""
     sizes = [s.resolution.times * s.resolution.count**s.charts.dimension for s in sweeps]
     remaining = seconds * sum(sizes[1:]) / sizes[0]
     if remaining > LONG:
@@ -399,7 +400,7 @@ def _announce(problem: Problem, seconds: float, sweeps: Sequence[Sweep]) -> None
 
 
 def _best_free(sweep: Sweep, theta: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-    """Free parameters with the least value: the best of a scan along each, or near it."""
+    """Free parameters with the smallest value: the best of a scan along each, refined nearby."""
     best_theta = theta.copy()
     for i, free in enumerate(sweep.problem.free.values()):
 
@@ -418,11 +419,11 @@ def _best_free(sweep: Sweep, theta: Float[np.ndarray, " k"]) -> Float[np.ndarray
 def extrapolate(values: Sequence[float], apart: float = 0.0) -> tuple[float, float]:
     """The limit of values at three resolutions, each ``FINER`` times the one before, and its error bar.
 
-    ``apart``: what the first change would be, if its parts did not cancel.
+    ``apart``: the first change if its parts did not cancel.
 
-    Richardson's extrapolation with the order that the three show, between 1 and 4; where they do not approach
-    anything in one direction, the finest value. The error bar is the last change, or what the extrapolation
-    adds if that is more, or what the change before promises of the last at first order.
+    Richardson extrapolation with the observed order, between 1 and 4; without monotone convergence, the
+    finest value. The error bar is the largest of the last change, the extrapolated correction, and the last
+    change as expected from the first one at first order.
     """
     coarse, middle, fine = values
     before, last = middle - coarse, fine - middle

@@ -1,7 +1,7 @@
-"""The least value of a function on a box, proven: interval arithmetic, and branch and bound.
+"""The proven minimum of a function on a box: interval arithmetic with branch and bound.
 
-An expression is evaluated along its own operations, with an interval for every number: what comes out holds
-all values on the box. Every result is widened by more than its round-off.
+An expression is evaluated operation by operation, with an interval for every number: the result contains all
+values on the box. Every result is widened by more than its round-off.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from optlearn._bounds.expressions import OPERATIONS
 from optlearn._errors import SpecificationError
 
 _WIDER = 8 * np.finfo(float).eps  # relative; libraries' functions are accurate to a unit or two
-_ROUNDS = 60  # of halving boxes
+_ROUNDS = 60  # rounds of halving boxes
 _BOXES = 200_000  # at a time
 
 
@@ -37,19 +37,19 @@ def lowest(
     near: Float[np.ndarray, "R c"],
     tolerance: float,
 ) -> Float[np.ndarray, " R"]:
-    """(R,) numbers that R functions on a box are nowhere below, each less than ``tolerance`` below its least.
+    """(R,) lower bounds of R functions on a box, each less than ``tolerance`` below the minimum.
 
     Args:
-        expression: of all R functions, in CasADi.
-        variables: (c) symbols, minimised over.
-        numbers: (q) symbols, which tell the functions apart.
-        values: (R, q) of these.
+        expression: CasADi expression of all R functions.
+        variables: (c) symbols to minimise over.
+        numbers: (q) symbols that distinguish the functions.
+        values: (R, q) values of these.
         box: lower and upper bounds (c,) of the variables.
-        near: (R, c) where minima are likely.
-        tolerance: absolute.
+        near: (R, c) likely minimisers.
+        tolerance: absolute tolerance.
 
     Raises:
-        SpecificationError: an operation is not known here, or boxes that may hold the minimum get too many.
+        SpecificationError: an operation is not supported, or too many boxes may contain the minimum.
     """
     symbols = [casadi.vertcat(variables, numbers)]
     function = casadi.Function("value", symbols, [casadi.densify(expression)])
@@ -60,16 +60,16 @@ def lowest(
     for _ in range(_ROUNDS):
         own = values[rows]
         (here,) = _ranges(function, low, high, own)
-        # Those of a maximum, or of a size, jump between two slopes; their range holds both.
+        # Slopes of a maximum, or of an absolute value, jump between two values; their range holds both.
         slopes = _ranges(gradient, low, high, own, _JUMPS)
-        # Where the function rises, or falls, all over a box, its least value is at an end.
+        # Where the function is monotone on a box, its minimum is at an end.
         rises = np.stack([slope.low >= 0 for slope in slopes], axis=1)
         falls = np.stack([slope.high <= 0 for slope in slopes], axis=1)
         low, high = np.where(falls & ~rises, high, low), np.where(rises, low, high)
         middle = (low + high) / 2
         centre = _ranges(function, middle, middle, own)[0]
         np.minimum.at(upper, rows, centre.high)
-        # No lower than the slope leads, from the middle on.
+        # No lower than the steepest slope allows, starting from the middle.
         steepest = np.stack([np.maximum(np.abs(s.low), np.abs(s.high)) for s in slopes], axis=1)
         with np.errstate(invalid="ignore"):
             fall = np.where(high > low, steepest * (high - low) / 2, 0.0).sum(axis=1) * (1 + _WIDER)
@@ -98,7 +98,7 @@ def _ranges(
     values: np.ndarray,
     further: "_Rules" = MappingProxyType({}),
 ) -> list[Range]:
-    """Of all outputs, with variables (P, c) from low to high and numbers (P, q)."""
+    """Intervals of all outputs, with variables (P, c) from low to high and numbers (P, q)."""
     rules = {**_RULES, **further}
     low, high = np.concatenate([low, values], axis=1), np.concatenate([high, values], axis=1)
     work: dict[int, Range] = {}
@@ -118,13 +118,13 @@ def _ranges(
                 work[targets[0]] = _wider(*rules[op](*(work[i] for i in sources)))
             else:
                 raise SpecificationError(
-                    f"bound: kind='convex' does not know the range of {op!r}, which the rate or a cost has"
+                    f"bound: kind='convex' does not support {op!r}, which the drift or a cost contains"
                 )
     return outputs
 
 
 def _wider(low: np.ndarray, high: np.ndarray) -> Range:
-    """By more than round-off; what is not a number may be any."""
+    """The interval widened by more than round-off; NaN becomes any number."""
     low = low - _WIDER * np.abs(low) - np.finfo(float).tiny
     high = high + _WIDER * np.abs(high) + np.finfo(float).tiny
     return Range(np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high))
@@ -134,13 +134,13 @@ def _wider(low: np.ndarray, high: np.ndarray) -> Range:
 
 
 def _among(*numbers: np.ndarray) -> Range:
-    """From the least to the largest; any number where one of them is none."""
+    """The interval from smallest to largest; any number if one of them is NaN."""
     every = np.stack(numbers)
     return Range(every.min(axis=0), every.max(axis=0))
 
 
 def _product(a: Range, b: Range) -> Range:
-    # 0 · ∞ is 0 here: an infinite end stands for numbers that are finite.
+    # 0 · ∞ is 0 here: an infinite end stands for finite numbers.
     parts = [np.where((p == 0) | (q == 0), 0.0, p * q) for p in a for q in b]
     return _among(*parts)
 
@@ -173,20 +173,20 @@ def _power(a: Range, b: Range) -> Range:
 
 
 def _monotone(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[Range], Range]:
-    """Of a function that rises."""
+    """The range of an increasing function."""
     return lambda a: Range(function(a.low), function(a.high))
 
 
 def _cosine(a: Range) -> Range:
-    """Between −1 and 1, which are reached at multiples of π."""
+    """The range of a cosine, with −1 and 1 at multiples of π."""
     ends = _among(np.cos(a.low), np.cos(a.high))
-    # A little more than what was given, since multiples of π are rounded.
+    # Slightly wider than the argument, since multiples of π are rounded.
     slack = _WIDER * (1 + np.abs(a.low) + np.abs(a.high))
     first, last = (a.low - slack) / (2 * np.pi), (a.high + slack) / (2 * np.pi)
     top, bottom = np.floor(last) >= np.ceil(first), np.floor(last - 0.5) >= np.ceil(first - 0.5)
-    known = np.isfinite(first) & np.isfinite(last)
+    finite = np.isfinite(first) & np.isfinite(last)
     return Range(
-        np.where(known & ~bottom, ends.low - slack, -1.0), np.where(known & ~top, ends.high + slack, 1.0)
+        np.where(finite & ~bottom, ends.low - slack, -1.0), np.where(finite & ~top, ends.high + slack, 1.0)
     )
 
 
@@ -195,7 +195,7 @@ def _sine(a: Range) -> Range:
 
 
 def _less(a: Range, b: Range) -> Range:
-    """1 where a is less than b for certain, 0 where it may not be, as ends of an interval."""
+    """The range of a < b: low is 1 where it certainly holds, high is 0 where it certainly does not."""
     return Range((a.high < b.low).astype(float), (a.low <= b.high).astype(float))
 
 
@@ -217,7 +217,7 @@ _RULES: _Rules = {
     "fmax": lambda a, b: Range(np.maximum(a.low, b.low), np.maximum(a.high, b.high)),
     "cos": _cosine,
     "sin": _sine,
-    # Where there is no root, there is no value either.
+    # Outside the domain of the root there is no value.
     "sqrt": lambda a: Range(np.sqrt(np.maximum(a.low, 0.0)), np.sqrt(a.high)),
     **{
         name: _monotone(function)
@@ -227,7 +227,7 @@ _RULES: _Rules = {
         }.items()
     },
 }  # fmt: skip
-# Functions that jump have no slopes that tell of it: they are known in slopes only.
+# Slopes do not show the jumps of these functions, so they are supported only in slopes.
 _JUMPS: _Rules = {
     "lt": _less,
     "le": _less,

@@ -1,11 +1,11 @@
-"""A problem whose drift and costs are polynomials, in as few variables as tell its objective.
+"""A problem whose drift and costs are polynomials, in as few variables as determine its objective.
 
-States that never move are numbers. Of the others, only linear combinations count which the costs see, now or
-later: a linear student's Q and M, say, enter by the excess Q − 2M alone. These are found from the polynomials
-themselves, by adding to what the costs see what its own drift sees, until nothing is added. Where the sign of
-a state does not matter, its square takes its place.
+States that never move become numbers. Of the others, only those linear combinations matter that affect the
+costs, now or later: a linear student's Q and M, for example, enter only through the excess Q − 2M. These
+combinations are found from the polynomials themselves, by adding to what the costs depend on what its drift
+depends on, until nothing is added. If the sign of a state does not matter, its square replaces it.
 
-Boxes that no state leaves, whatever the controls, are proven by bounds on the drift at their sides.
+Bounds on the drift at the sides of a box prove that no state leaves it, whatever the controls.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,34 +28,34 @@ from optlearn._engine.functions import pack
 from optlearn._engine.tracing.trace import TracedFunction, UnsupportedPrimitive, trace
 from optlearn._errors import SpecificationError
 
-# Directions that the costs see less than this, beside those that they see most, are round-off.
+# Directions that affect the costs less than this, relative to the strongest ones, are round-off.
 SEEN = 1e-12
-# Random schedules that boxes are made around, so many intervals each.
+# Number of random schedules that boxes are built around, and intervals of each.
 SCHEDULES, INTERVALS, STEPS = 100, 24, 8
-# Boxes grow by this factor until no state leaves them, so many times at most.
+# Factor by which boxes grow until no state leaves them, and the maximum number of times.
 GROWTH, TRIES = 1.1, 60
-# The range of each control is cut into so many, so that bounds on the drift are tight.
+# Number of pieces of each control's range, which makes bounds on the drift tight.
 PARTS = 4
-# Speeds through a side, beside those inside, that are round-off.
+# Speeds through a side below this, relative to those inside, are round-off.
 ROUND_OFF = 1e-12
 
 
 @dataclass(frozen=True)
 class PolynomialProblem:
-    """Variables are r states and m controls, these changed where that makes polynomials.
+    """A problem in r states and m controls, which are changed where that gives polynomials.
 
     Attributes:
         names: of the states, in words.
         drift: dx/dα; for SGD in steps, the change in one of them divided by its length.
-        running: cost, divided by the horizon.
-        final: cost.
+        running: running cost, divided by the horizon.
+        final: final cost.
         excess: a·w − t of the budgets.
         equal: (b,) whether each must be met exactly.
         start: (r,) state at α = 0.
         controls: (2, m) bounds.
         horizon: α_F.
-        step: length of one step of SGD; 0 where the state flows.
-        reached: (S, r) states that random schedules lead through.
+        step: length of one SGD step; 0 for continuous time.
+        reached: (S, r) states reached under random schedules.
     """
 
     names: list[str]
@@ -72,15 +72,15 @@ class PolynomialProblem:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How many states and controls."""
+        """Number of states and controls."""
         return len(self.drift), self.controls.shape[1]
 
 
 def polynomial_problem(problem: Problem) -> PolynomialProblem:
-    """A problem in polynomials.
+    """A problem in terms of polynomials.
 
     Raises:
-        SpecificationError: it is none; it says why.
+        SpecificationError: it is not polynomial; the message says why.
     """
     if problem.free:
         raise SpecificationError(f"bound: kind='sos' takes no free parameters, got {', '.join(problem.free)}")
@@ -123,7 +123,7 @@ def polynomial_problem(problem: Problem) -> PolynomialProblem:
 def _expressions(compiled: CompiledProblem, x: Any, w: Any, step: float) -> tuple[Any, Any, Any]:
     """Drift, running and final cost."""
     problem, engine = compiled.problem, compiled.engine
-    # A system that flows and also gives its own advance: the engine holds the advance alone.
+    # A continuous system with its own advance: the engine holds only the advance.
     drift = _drift(compiled) if compiled.functions.system.system.advances and not step else None
     size = engine.operations if drift is None else drift.size
     must = f"bound: the drift of {problem.name!r} must be a polynomial of the state and the controls"
@@ -142,7 +142,7 @@ def _expressions(compiled: CompiledProblem, x: Any, w: Any, step: float) -> tupl
 
 
 def _constants(compiled: CompiledProblem) -> tuple[Any, ...]:
-    """The numbers that a drift reads."""
+    """The numbers in a drift."""
     return compiled.functions.system.system, compiled.problem.settings, compiled.relaxation.values
 
 
@@ -183,7 +183,7 @@ def _reached(compiled: CompiledProblem, slope: Any, step: float) -> Float[np.nda
 
 
 def _without(problem: PolynomialProblem, values: Mapping[int, float]) -> PolynomialProblem:
-    """Without some states, which are held at ``values``."""
+    """The problem without some states, which are fixed at ``values``."""
     n = len(problem.drift)
     kept = [i for i in range(n) if i not in values]
 
@@ -205,31 +205,31 @@ def _without(problem: PolynomialProblem, values: Mapping[int, float]) -> Polynom
 
 
 def _seen(problem: PolynomialProblem) -> PolynomialProblem:
-    """In the linear combinations of states that costs see, now or later."""
+    """The problem in the linear combinations of states that affect the costs, now or later."""
     n = len(problem.drift)
-    seen = _row_space(_gradients([problem.running, problem.final], n))
+    space = _row_space(_gradients([problem.running, problem.final], n))
     while True:
-        speeds = [poly.combined(zip(row, problem.drift, strict=True)) for row in seen]
-        more = _row_space(np.vstack([seen, _gradients(speeds, n)]))
-        if len(more) == len(seen):
+        speeds = [poly.combined(zip(row, problem.drift, strict=True)) for row in space]
+        more = _row_space(np.vstack([space, _gradients(speeds, n)]))
+        if len(more) == len(space):
             break
-        seen = more
-    if len(seen) == n:
+        space = more
+    if len(space) == n:
         return problem
     names, drift = list(problem.names), list(problem.drift)
     start, reached = problem.start.copy(), problem.reached.copy()
-    rows, pivots = _echelon(seen)
+    rows, pivots = _echelon(space)
     for pivot, row in zip(pivots, rows, strict=True):
         names[pivot] = _in_words(row, problem.names)
         drift[pivot] = poly.combined(zip(row, problem.drift, strict=True))
         start[pivot], reached[:, pivot] = row @ problem.start, problem.reached @ row
     combined = replace(problem, names=names, drift=drift, start=start, reached=reached)
-    # Nothing depends on the other states once the combinations are given: they may be taken to be 0.
+    # Given the combinations, nothing depends on the other states, so they may be set to 0.
     return _without(combined, {i: 0.0 for i in range(n) if i not in pivots})
 
 
 def _squared(problem: PolynomialProblem) -> PolynomialProblem:
-    """With the square of each state whose sign is told by nothing: degrees are halved."""
+    """The problem with squares of states whose sign does not matter, which halves degrees."""
     for i in range(len(problem.drift)):
         drift = problem.drift[i]
         others = [*problem.drift[:i], *problem.drift[i + 1 :], problem.running, problem.final]
@@ -255,7 +255,7 @@ def _squared(problem: PolynomialProblem) -> PolynomialProblem:
 
 
 def _gradients(polynomials: Sequence[Polynomial], n: int) -> Float[np.ndarray, "G {n}"]:
-    """(G, n) vectors that span their gradients with respect to the state, wherever."""
+    """(G, n) vectors that span their gradients with respect to the state at all points."""
     rows: list[np.ndarray] = [np.zeros(n)]
     for polynomial in polynomials:
         by_monomial: dict[Any, np.ndarray] = {}
@@ -268,13 +268,13 @@ def _gradients(polynomials: Sequence[Polynomial], n: int) -> Float[np.ndarray, "
 
 
 def _row_space(rows: Float[np.ndarray, "G n"]) -> Float[np.ndarray, "rank n"]:
-    """An orthonormal basis of what rows span."""
+    """An orthonormal basis of the row space."""
     _, sizes, directions = np.linalg.svd(rows, full_matrices=False)
     return np.asarray(directions[sizes > SEEN * max(1.0, sizes.max(initial=0.0))])
 
 
 def _echelon(rows: Float[np.ndarray, "rank n"]) -> tuple[Float[np.ndarray, "rank n"], list[int]]:
-    """The same space in reduced echelon form, and its pivots."""
+    """The same space in reduced row echelon form, and its pivots."""
     reduced = rows.copy()
     pivots: list[int] = []
     for column in range(rows.shape[1]):
@@ -308,7 +308,7 @@ def _in_words(row: np.ndarray, names: Sequence[str]) -> str:
 
 
 class Box(NamedTuple):
-    """Lowest and highest states (r,), and whether it is proven that none leaves."""
+    """Lower and upper limits of states (r,), and whether it is proven that none leaves."""
 
     low: Float[np.ndarray, " r"]
     high: Float[np.ndarray, " r"]
@@ -316,7 +316,7 @@ class Box(NamedTuple):
 
 
 def invariant_box(problem: PolynomialProblem) -> Box:
-    """The smallest box, of those tried, that no state leaves; around what was reached if there is none."""
+    """The smallest tried box that no state leaves; without one, a box around the reached states."""
     low, high = problem.reached.min(axis=0), problem.reached.max(axis=0)
     thin = 1e-6 * np.maximum(1.0, np.abs(problem.reached).max(axis=0))
     widened = np.where(high - low < thin, thin, 0.0)
@@ -332,7 +332,7 @@ def invariant_box(problem: PolynomialProblem) -> Box:
 
 
 def _wider(sides: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """Moved, but to 0 first where they would cross it: squares and norms end there."""
+    """Sides moved outwards, but first only to 0 if they would cross it, where squares and norms end."""
     return np.where(sides * (sides + by) < 0, 0.0, sides + by)
 
 
@@ -341,7 +341,7 @@ def _leaves(
 ) -> Bool[np.ndarray, "2 r"]:
     """(2, r) whether a state may leave the box through each of its lower and upper sides.
 
-    Where the state flows, its speed at a side counts; where it goes in steps, where any of them ends.
+    In continuous time, this depends on the speed at a side; for steps, on where any of them ends.
     """
     n, m = problem.sizes
     leaves = np.zeros((2, n), dtype=bool)

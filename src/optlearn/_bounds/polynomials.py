@@ -1,4 +1,4 @@
-"""Polynomials: exponents → coefficients. Exponents may be negative, where a variable is never 0."""
+"""Polynomials as dictionaries: exponents → coefficients. Exponents of nonzero variables may be negative."""
 
 from collections.abc import Iterable, Mapping
 from itertools import product
@@ -10,7 +10,7 @@ import numpy as np
 Exponents: TypeAlias = tuple[int, ...]
 Polynomial: TypeAlias = Mapping[Exponents, float]
 
-# Coefficients below this share of what they are the difference of are round-off.
+# Coefficients below this share of the terms that cancel in them are round-off.
 ROUND_OFF = 1e-13
 
 
@@ -37,7 +37,7 @@ def degree(polynomial: Polynomial, variables: slice = slice(None)) -> int:
 
 
 def combined(parts: Iterable[tuple[float, Polynomial]]) -> dict[Exponents, float]:
-    """The sum of polynomials times numbers; what cancels leaves no round-off behind."""
+    """A linear combination of polynomials; cancellation leaves no round-off behind."""
     total: dict[Exponents, float] = {}
     sizes: dict[Exponents, float] = {}
     for factor, polynomial in parts:
@@ -55,7 +55,7 @@ def times(left: Polynomial, right: Polynomial) -> dict[Exponents, float]:
 
 
 def power(polynomial: Polynomial, exponent: int, variables: int) -> Polynomial:
-    """A whole power, not negative."""
+    """A non-negative whole power."""
     powered = constant(1.0, variables)
     for _ in range(exponent):
         powered = times(powered, polynomial)
@@ -63,7 +63,7 @@ def power(polynomial: Polynomial, exponent: int, variables: int) -> Polynomial:
 
 
 def derivative(polynomial: Polynomial, variable: int) -> dict[Exponents, float]:
-    """By one variable."""
+    """The derivative with respect to one variable."""
     return {
         tuple(e - (i == variable) for i, e in enumerate(exponents)): value * exponents[variable]
         for exponents, value in polynomial.items()
@@ -72,7 +72,7 @@ def derivative(polynomial: Polynomial, variable: int) -> dict[Exponents, float]:
 
 
 def at(polynomial: Polynomial, variable: int, value: float) -> dict[Exponents, float]:
-    """With one variable held at a value; it keeps its place, with exponent 0."""
+    """The polynomial with one variable fixed at a value; the variable stays, with exponent 0."""
     return combined(
         (value ** exponents[variable], {(*exponents[:variable], 0, *exponents[variable + 1 :]): coefficient})
         for exponents, coefficient in polynomial.items()
@@ -80,7 +80,7 @@ def at(polynomial: Polynomial, variable: int, value: float) -> dict[Exponents, f
 
 
 def scaled(polynomial: Polynomial, low: Iterable[float], high: Iterable[float]) -> dict[Exponents, float]:
-    """The same in z of [−1, 1], each variable being (low + high)/2 + z (high − low)/2."""
+    """The polynomial in z of [−1, 1], where each variable is (low + high)/2 + z (high − low)/2."""
     substituted = dict(polynomial)
     for i, (least, most) in enumerate(zip(low, high, strict=True)):
         middle, half = (least + most) / 2, (most - least) / 2
@@ -93,7 +93,7 @@ def scaled(polynomial: Polynomial, low: Iterable[float], high: Iterable[float]) 
 
 
 def enclosure(polynomial: Polynomial, variables: int) -> tuple[float, float]:
-    """Numbers between which it lies on [−1, 1]^k: the least and largest coefficient in Bernstein's form."""
+    """Lower and upper bounds on [−1, 1]^k: the smallest and largest Bernstein coefficients."""
     if not polynomial:
         return 0.0, 0.0
     degrees = [max(e[i] for e in polynomial) for i in range(variables)]
@@ -106,7 +106,7 @@ def enclosure(polynomial: Polynomial, variables: int) -> tuple[float, float]:
 
 
 def _bernstein(degree: int) -> np.ndarray:
-    """(d + 1, d + 1) from powers of z in [−1, 1] to Bernstein's polynomials of degree d."""
+    """(d + 1, d + 1) matrix from powers of z in [−1, 1] to Bernstein polynomials of degree d."""
     matrix = np.zeros((degree + 1, degree + 1))
     for power, i in product(range(degree + 1), repeat=2):
         # z^p = (2s − 1)^p in s = (z + 1)/2.

@@ -2,13 +2,13 @@
 
 Any function V(α, x) with V ≤ final cost at the end, and with dV/dα + ∇V·f + running cost ≥ 0 for all times,
 states and controls, says that V(0, start) is at most the objective of every schedule. Here V is a polynomial
-of the state, and a piecewise polynomial of time in Bernstein's form: the inequality holds at all times of a
-piece if it holds for each of a few polynomials of state and controls alone. For SGD in steps what V changes
-by in a step takes the place of the derivatives. That a polynomial is not negative on a box is proven by
-writing it as s₀ + Σ (1 − y²) s_y with sums of squares s; the largest V(0, start) is then a semidefinite
-program. Multipliers of budgets are variables of the same program. What the solver's numbers leave over of an
-identity is a polynomial with small coefficients; their sizes are taken off the bound, so it holds whatever
-the solver's tolerance.
+of the state, and a piecewise polynomial of time in Bernstein form: the inequality holds at all times of a
+piece if it holds for each of a few polynomials of state and controls alone. For SGD in steps, the change of V
+in a step replaces the derivatives. A polynomial is proven to be non-negative on a box by writing it as s₀ + Σ
+(1 − y²) s_y with sums of squares s; the largest V(0, start) is then a semidefinite program. Multipliers of
+budgets are variables of the same program. The solver's numbers satisfy an identity up to a polynomial with
+small coefficients, whose absolute values are subtracted from the bound, so it holds whatever the solver's
+tolerance.
 
 References:
     J. B. Lasserre, D. Henrion, C. Prieur, E. Trélat, *Nonlinear optimal control via occupation measures and
@@ -33,19 +33,19 @@ DEGREE, PIECES = 4, 8
 TIME = 3  # degree of V in time
 # Pieces are shorter towards the end, where V changes fastest: the time left at their edges is a power.
 SHORTER = 1.5
-LARGEST = 80  # rows of a semidefinite matrix, at most
-# Entries of all of them: 13,000 took 7 CPU s and 0.5 GB, 84,000 more than 140 and 6 GB.
+LARGEST = 80  # maximum number of rows of a semidefinite matrix
+# Maximum number of entries in all of them: 13,000 took 7 CPU s and 0.5 GB, 84,000 more than 140 s and 6 GB.
 MOST_ENTRIES = 60_000
 
 
 def lower_bound(problem: Problem, degree: int, pieces: int) -> tuple[float, str]:
-    """The bound of functions V of some degree in the state, with so many pieces in time.
+    """The bound by functions V of some degree in the state, with so many pieces in time.
 
     Returns:
-        The bound, and what it takes for granted ("" if nothing).
+        The bound, and its assumptions ("" if none).
 
     Raises:
-        SpecificationError: drift or costs are no polynomials, or there are too many variables.
+        SpecificationError: drift or costs are not polynomials, or there are too many variables.
     """
     polynomials = polynomial_problem(problem)
     squares = _squares(polynomials, degree)
@@ -71,10 +71,10 @@ def lower_bound(problem: Problem, degree: int, pieces: int) -> tuple[float, str]
 
 
 def _squares(problem: PolynomialProblem, degree: int) -> "Squares":
-    """As large as the inequality along training asks for."""
+    """The degree required by the inequality along training."""
     n, m = problem.sizes
     costs = [problem.running, *problem.excess]
-    # V after a step has the drift as often as the state, its derivative has it once.
+    # V after a step contains the drift in every power of the state; the derivative contains it once.
     often = degree if problem.step else 1
 
     def highest(polynomials: Sequence[Polynomial], variables: slice) -> int:
@@ -92,7 +92,7 @@ def _squares(problem: PolynomialProblem, degree: int) -> "Squares":
 
 
 class _Value:
-    """V in scaled variables, each in [−1, 1], and what it must satisfy.
+    """V in scaled variables, each in [−1, 1], and its constraints.
 
     Its unknowns are the coefficients of polynomials P_0, P_1, … of the state, d = ``TIME`` for each piece;
     the last one is the final cost. In piece k, V is P_(kd), …, P_(kd + d) in Bernstein's form of degree d.
@@ -131,7 +131,7 @@ class _Value:
         self.powers: list[Exponents] = [(*e, *(0,) * m) for e in poly.monomials(n, degree)]
 
     def largest(self, squares: "Squares") -> float:
-        """V(0, start) at most, less what the solver's numbers leave open."""
+        """The largest V(0, start), minus the remainder of the solver's numbers."""
         n, size, places = len(self.drift), len(self.powers), squares.places
         moved = _matrix([self._moved(e) for e in self.powers], places)
         kept = _matrix([poly.times(self.weight, {e: 1.0}) for e in self.powers], places)
@@ -141,7 +141,7 @@ class _Value:
         pieces = self._pieces()
         for k, piece in enumerate(pieces):
             for stays, slope in zip(piece.stays, piece.slopes, strict=True):
-                # Of all P_i: unknown but the last, which is the final cost.
+                # Coefficients of all P_i: unknown except the last, which is the final cost.
                 of_time = np.zeros((2, TIME * len(pieces) + 1))
                 of_time[:, k * TIME : (k + 1) * TIME + 1] = stays, slope
                 every = (sparse.kron(of_time[0], moved) + sparse.kron(of_time[1], kept)).tocsc()
@@ -153,11 +153,11 @@ class _Value:
         aim[:size] = [np.prod(self.start ** np.array(e[:n])) for e in self.powers]
         at_most = len(aim) - len(self.problem.equal) + np.flatnonzero(~self.problem.equal)
         unknowns, missing = largest(aim, inequalities, squares, at_most)
-        # Bernstein's polynomials are between 0 and 1: no more is missing than all of a piece together.
+        # Bernstein polynomials lie between 0 and 1, so the sum over a piece bounds the remainder.
         return float(aim @ unknowns) - float(np.dot(lengths, missing)) / self.least_weight
 
     def _moved(self, exponents: Exponents) -> Polynomial:
-        """∇V·f for a monomial V; in steps, what V changes by in one, divided by its length."""
+        """∇V·f for a monomial V; for steps, the change of V in one step divided by its length."""
         if not self.problem.step:
             parts = [poly.times(poly.derivative({exponents: 1.0}, i), f) for i, f in enumerate(self.drift)]
             return poly.combined((1.0, part) for part in parts)
@@ -166,12 +166,12 @@ class _Value:
         ends = poly.power(self.factor, degree - sum(exponents), n + m)
         for i, drift in enumerate(self.drift):
             here = poly.times(self.factor, poly.variable(i, n + m))
-            there = poly.combined([(1.0, here), (step, drift)])
-            ends = poly.times(ends, poly.power(there, exponents[i], n + m))
+            end = poly.combined([(1.0, here), (step, drift)])
+            ends = poly.times(ends, poly.power(end, exponents[i], n + m))
         return poly.combined([(1 / step, ends), (-1 / step, poly.times(self.weight, {exponents: 1.0}))])
 
     def _pieces(self) -> "list[_Piece]":
-        """The pieces of time; for SGD in steps, with whole ones in each."""
+        """The pieces of time; for SGD in steps, each with whole steps."""
         step, horizon = self.problem.step, self.problem.horizon
         parts = 1 - np.linspace(1, 0, self.count + 1) ** SHORTER
         if not step:
@@ -181,7 +181,7 @@ class _Value:
 
 
 class _Piece(NamedTuple):
-    """What P_i of a piece add to each inequality, (·, ``TIME`` + 1): by ∇V·f (stays), by dV/dα (slopes)."""
+    """Weights (·, ``TIME`` + 1) of a piece's P_i in each inequality: in ∇V·f (stays), in dV/dα (slopes)."""
 
     length: float
     stays: Float[np.ndarray, "inequalities coefficients"]
@@ -189,7 +189,7 @@ class _Piece(NamedTuple):
 
 
 def _flow(length: float) -> _Piece:
-    """Bernstein's form of degree ``TIME`` of V itself, and of its derivative."""
+    """Bernstein form of degree ``TIME`` of V itself, and of its derivative."""
     lower = np.diff(np.eye(TIME + 1), axis=0) * TIME
     share = np.arange(TIME + 1)[:, None] / TIME
     raised = share * np.vstack([lower[:1], lower]) + (1 - share) * np.vstack([lower, lower[-1:]])
@@ -197,7 +197,7 @@ def _flow(length: float) -> _Piece:
 
 
 def _chain(steps: int, step: float) -> _Piece:
-    """Of V at the ends of steps, and of what it gains from their starts, on all starts of the piece."""
+    """Bernstein form of V at the ends of steps, and of its change in a step, for all starts in the piece."""
     starts, ends = _restricted(0.0, 1 - 1 / steps), _restricted(1 / steps, 1.0)
     if steps == 1:
         starts, ends = starts[:1], ends[:1]
@@ -205,10 +205,10 @@ def _chain(steps: int, step: float) -> _Piece:
 
 
 def _restricted(low: float, high: float) -> np.ndarray:
-    """Coefficients in Bernstein's form on a part of [0, 1], from those on all of it."""
+    """Bernstein coefficients on a part of [0, 1], from those on the whole."""
     rows = []
     for j in range(TIME + 1):
-        # Casteljau's algorithm with several arguments: the blossom.
+        # De Casteljau's algorithm with several arguments: the blossom.
         row = np.eye(TIME + 1)
         for argument in [low] * (TIME - j) + [high] * j:
             row = (1 - argument) * row[:-1] + argument * row[1:]
@@ -238,7 +238,7 @@ class _Block(NamedTuple):
 
 
 class Squares:
-    """s₀ + Σ (1 − y²) s_y, enough for polynomials of some degree in n states, and in each of m controls."""
+    """s₀ + Σ (1 − y²) s_y for polynomials of some degree in n states, and in each of m controls."""
 
     def __init__(self, n: int, in_states: int, in_controls: Sequence[int]) -> None:
         m, states, controls = len(in_controls), -(-in_states // 2), [-(-d // 2) for d in in_controls]
@@ -265,11 +265,11 @@ class Squares:
 
     @property
     def entries(self) -> int:
-        """Of all Gram matrices."""
+        """Number of entries of all Gram matrices."""
         return sum(block.entries for block in self.blocks)
 
     def _matrix(self) -> Any:
-        """From Gram matrices, each its upper triangle as in ``_full``, to coefficients."""
+        """Matrix from Gram matrices, each as its upper triangle as in ``_full``, to coefficients."""
         rows, columns, values, place = [], [], [], 0
         for block in self.blocks:
             for j, b in enumerate(block.basis):
@@ -284,7 +284,7 @@ class Squares:
         return sparse.csc_matrix((values, (rows, columns)), shape=(len(self.places), place))
 
     def positive(self, grams: Float[np.ndarray, " entries"]) -> Float[np.ndarray, " monomials"]:
-        """The coefficients of sums of squares, once Gram matrices are made positive."""
+        """The coefficients of sums of squares after projecting Gram matrices to positive ones."""
         triangles, first = [], 0
         for block in self.blocks:
             values, vectors = np.linalg.eigh(_full(grams[first : first + block.entries], len(block.basis)))
@@ -299,17 +299,18 @@ def largest(
     squares: Squares,
     at_least_zero: Int[np.ndarray, " z"],
 ) -> tuple[Float[np.ndarray, " q"], list[float]]:
-    """Unknowns with the largest aim·unknowns under polynomial inequalities on the box.
+    """The unknowns that maximise aim·unknowns under polynomial inequalities on the box.
 
     Args:
-        aim: what is made large.
-        inequalities: matrices (e, q) and constants (e,), of the coefficients of what must not be negative.
-        squares: of which the polynomials must be made.
-        at_least_zero: positions of unknowns that must not be negative.
+        aim: coefficients of the linear objective.
+        inequalities: matrices (e, q) and constants (e,): coefficients of polynomials that must be
+            non-negative.
+        squares: the sums of squares that represent the polynomials.
+        at_least_zero: positions of unknowns that must be non-negative.
 
     Returns:
-        The unknowns, and by how much each inequality may be broken at most: every monomial lies between −1
-        and 1 on the box.
+        The unknowns, and the largest possible violation of each inequality, since every monomial lies between
+        −1 and 1 on the box.
     """
     try:
         import clarabel
@@ -360,7 +361,7 @@ def _full(triangle: Float[np.ndarray, " entries"], size: int) -> Float[np.ndarra
 
 
 def _triangle(matrix: Float[np.ndarray, "size size"]) -> Float[np.ndarray, " entries"]:
-    """What ``_full`` was made from."""
+    """The inverse of ``_full``."""
     scaled = matrix * 2**0.5
     np.fill_diagonal(scaled, np.diag(matrix))
     return np.asarray(scaled[np.tril_indices(len(matrix))])

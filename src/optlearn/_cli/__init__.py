@@ -1,11 +1,11 @@
 """Command line: ``optlearn VERB …``.
 
-Results go to stdout (with --json one JSON object; of a sweep one a point), everything else to stderr. Exit
+Results go to stdout (with --json one JSON object; for a sweep one per point), everything else to stderr. Exit
 codes: 0 done, 2 bad input, 3 the result is not converged (it is still printed), 130 stopped by
 Ctrl-C.
 
 A verb is a function ``run_VERB``, whose docstring is its help, in the file that ``VERBS`` names. JAX and
-CasADi are imported inside it, so that help and errors in names come at once.
+CasADi are imported inside it, so that help and errors about names appear at once.
 """
 
 import hashlib
@@ -47,12 +47,12 @@ VERBS = {
     "doctor": "doctor",
     "help": "show",
 }
-# Paragraphs of a help text that begin so keep their lines.
+# Paragraphs of a help text that begin like this keep their line breaks.
 AS_WRITTEN = ("Example", "- ")
 
 
 def _without_type(parameters: Any) -> Any:
-    """A flag takes no value, so that there is no type to be shown."""
+    """A flag takes no value, so no type is shown."""
     for parameter in parameters:
         if getattr(parameter, "is_flag", False):
             parameter.metavar = ""
@@ -76,7 +76,7 @@ class _Group(TyperGroup):
 
 
 def _filled(docstring: str | None) -> str:
-    """A docstring whose paragraphs are one line each, so that only the terminal breaks them."""
+    """A docstring with each paragraph on one line, so that only the terminal breaks lines."""
     paragraphs = inspect.cleandoc(docstring or "").split("\n\n")
     return "\n\n".join(p if p.startswith(AS_WRITTEN) else p.replace("\n", " ") for p in paragraphs)
 
@@ -112,9 +112,9 @@ def _root(
 
 
 def main() -> None:
-    """The command, which ends by ``SystemExit``."""
+    """The command; ends with ``SystemExit``."""
     for stream in (sys.stdout, sys.stderr):
-        # A terminal without Greek letters gets question marks, not a traceback.
+        # A terminal without Greek letters shows question marks instead of a traceback.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     keep_compiled_programs()
@@ -125,14 +125,14 @@ def main() -> None:
 
 
 def keep_compiled_programs() -> None:
-    """Let JAX keep what it compiles in the user's cache; only the command line does this.
+    """Let JAX store compiled programs in the user's cache; only the command line does this.
 
     ``OPTLEARN_CACHE`` names another directory; the user's own ``JAX_COMPILATION_CACHE_DIR`` is left
     alone.
     """
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
-    # Programs are compiled for one kind of processor; a home directory may be shared by several.
+    # Programs are compiled for one kind of processor, but several may share a home directory.
     directory = cache_folder() / "jax" / _processor()
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)

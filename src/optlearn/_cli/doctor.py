@@ -33,7 +33,7 @@ EXTRAS = {
 }
 FAULTY_JAX = "0.10.2"
 
-# A note: nothing is wrong, but something could be better.
+# A note: nothing is wrong, but something could be improved.
 Status = Literal["ok", "note", "wrong"]
 
 
@@ -68,7 +68,7 @@ def run_doctor(as_json: inputs.Json = False) -> None:
             line.add_row(finding.status, Text(f"{finding.name}: {finding.detail}"))
             screen.print(line)
             if finding.advice:
-                # Commands in it are to be copied: no line ends of ours.
+                # It may contain commands to copy, so do not wrap lines.
                 screen.print(f"       {finding.advice}", style="dim", markup=False, soft_wrap=True)
     wrong = [finding for finding in findings if finding.status == "wrong"]
     result = {"optlearn": __version__, "sound": not wrong, "findings": [asdict(f) for f in findings]}
@@ -79,7 +79,7 @@ def run_doctor(as_json: inputs.Json = False) -> None:
 
 
 def _examined(check: Callable[[], Iterator[Finding]]) -> list[Finding]:
-    """A check that raises is a finding too; the others still run."""
+    """Run a check; one that raises is a finding too, and the others still run."""
     try:
         return list(check())
     except Exception as error:
@@ -142,13 +142,13 @@ def _devices() -> Iterator[Finding]:
 def _ipopt() -> Iterator[Finding]:
     import casadi
 
-    have = f"CasADi {version_of('casadi')}"
+    version = f"CasADi {version_of('casadi')}"
     if casadi.has_nlpsol("ipopt"):
-        yield Finding("IPOPT", "ok", f"in {have}")
+        yield Finding("IPOPT", "ok", f"in {version}")
     else:
         remedy = "Install CasADi's wheel: pip install --force-reinstall casadi."
         advice = f"{remedy} Until then use method='indirect'."
-        yield Finding("IPOPT", "wrong", f"{have} was built without it", advice)
+        yield Finding("IPOPT", "wrong", f"{version} was built without it", advice)
 
 
 def _cache() -> Iterator[Finding]:
@@ -161,10 +161,10 @@ def _cache() -> Iterator[Finding]:
 
 
 def _extras() -> Iterator[Finding]:
-    there = [name for name, (module, _) in EXTRAS.items() if find_spec(module)]
+    installed = [name for name, (module, _) in EXTRAS.items() if find_spec(module)]
     absent = {name: what for name, (module, what) in EXTRAS.items() if not find_spec(module)}
-    if there:
-        yield Finding("extras", "ok", ", ".join(there))
+    if installed:
+        yield Finding("extras", "ok", ", ".join(installed))
     if absent:
         purposes = ", ".join(f"{name} ({what})" for name, what in absent.items())
         advice = f"To install any of these: {how_to_install(*absent)}"

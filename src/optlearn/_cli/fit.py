@@ -1,4 +1,4 @@
-"""Verbs that fit to what users have: their data, or loss curves of any network."""
+"""Verbs that fit to the user's data, or to loss curves of any network."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from optlearn.practice.fit import MixtureFit
     from optlearn.practice.regression import Check, ManyPassesFit, RegressionFit
 
-# What the folder gets, of a schedule for data and of one for loss curves.
+# Files written for a schedule for data, and for one for loss curves.
 SOLUTION_FILES = ("solution.nc", "schedule.csv", "schedule.json", "report.html")
 CURVE_FILES = ("schedule.csv", "schedule.json", "next_pilot.csv", "curves.png")
 SHAPES = ("wsd", "linear", "cosine", "power")
 
 
-Task = StrEnum("Task", ["mixture", "regression"])  # what data are for
+Task = StrEnum("Task", ["mixture", "regression"])  # purposes of data
 
 
 def run_fit(
@@ -88,11 +88,11 @@ def run_fit(
 ) -> None:
     """Fit the theory's input model to your data, and find the optimal schedule for it.
 
-    The model is a mixture of Gaussian clusters, each spread alike in all directions. Real data are not: a
-    warning says, with numbers, how far they are from it.
+    The model is a mixture of isotropic Gaussian clusters. Real data differ from it: a warning quantifies by
+    how much.
 
     A regression measures the spectrum of features and the noise of labels, finds the learning rate (and, for
-    several passes, the weight decay) of SGD on a linear predictor, and trains some to check.
+    several passes, the weight decay) of SGD on a linear predictor, and checks the prediction by training.
 
     Example: optlearn fit data.npz --set Delta_F=0.2 --out result
 
@@ -123,7 +123,7 @@ def run_fit(
     _finish(solution, result, show, dict(zip(SOLUTION_FILES, writers, strict=True)), out, as_json)
 
 
-# What a fit gives: the solution, the result for JSON, and a function that shows it on a screen.
+# Output of a fit: the solution, the result for JSON, and a function that prints it.
 Fitted = tuple["Solution", dict[str, Any], Callable[["Console"], None]]
 
 
@@ -155,7 +155,7 @@ def _fit_mixture(
         solution = solve(problem, progress=tell, **solver)
     except RunawayError as error:
         raise RunawayError(
-            f"training diverges on these data, divided by {divisor:.4g}: give a larger --scale, or a smaller "
+            f"training diverges on these data, divided by {divisor:.4g}: use a larger --scale, or a smaller "
             "learning rate with --set eta=…"
         ) from error
     result = {"scenario": scenario, "arguments": arguments, "scale": divisor, "fit": fit.to_dict()}
@@ -166,7 +166,7 @@ def _fit_mixture(
 def _read(
     file: Path, x_key: str, labels_key: str | None, weights_key: str | None, clusters: int | None
 ) -> "tuple[np.ndarray, np.ndarray | None, np.ndarray | None]":
-    """Samples, labels and weights of an ``.npz`` file, without ever unpickling."""
+    """Samples, labels and weights from an ``.npz`` file, without unpickling."""
     import numpy as np
 
     from optlearn.practice.samples import Archive
@@ -218,7 +218,7 @@ def _fit_regression(
     solver: Mapping[str, Any],
     tell: Report,
 ) -> Fitted:
-    """A linear predictor: the optimum, and its prediction beside training; ``data``: for ``read_samples``."""
+    """A linear predictor: the optimum, with predicted and actual training; ``data``: for ``read_samples``."""
     from optlearn._control.solve import solve
     from optlearn.practice.regression import ManyPassesFit, many_passes, regression
     from optlearn.practice.samples import read_samples
@@ -248,7 +248,7 @@ def _fit_regression(
 def _checks(
     fit: "RegressionFit | ManyPassesFit", problem: "Problem", solution: "Solution", seeds: int, seed: int
 ) -> "list[Check]":
-    """The optimum and a constant rate, as predicted and as trained."""
+    """The optimum and a constant rate, both predicted and trained."""
     import numpy as np
 
     from optlearn._schedule import Schedule
@@ -260,7 +260,7 @@ def _checks(
     schedules = {"optimum": schedule, "its mean rate": constant.with_parameters(**solution.parameters)}
     if isinstance(fit, RegressionFit):
         return fit.check(schedules, seeds, seed)
-    # As the theory has it, and as most training loops draw their samples.
+    # Sampling as in the theory, and as in most training loops.
     return fit.check(problem, schedules, "replacement", seeds, seed) + [
         check._replace(name=f"{check.name}, shuffled")
         for check in fit.check(problem, schedules, "shuffle", seeds, seed)
@@ -270,7 +270,7 @@ def _checks(
 def _show_regression(
     screen: "Console", facts: Mapping[str, Any], checks: "list[Check]", solution: "Solution"
 ) -> None:
-    noise = "not known (as many weights as samples)" if facts["noise"] is None else f"{facts['noise']:.4g}"
+    noise = "unknown (as many weights as samples)" if facts["noise"] is None else f"{facts['noise']:.4g}"
     screen.print(
         f"{facts['samples']} samples of {facts['features']} features (κ = {facts['kappa']:.3g}); largest "
         f"direction {facts['largest']:.2g} of all variance; noise of the labels {noise}"
@@ -322,9 +322,10 @@ def run_fit_curves(
 ) -> None:
     """Fit a law to the loss curves of any network, and find the best schedule under that law.
 
-    Curves are logs of step, learning rate and loss, of at least two runs whose rates differ. A warning says,
-    with numbers, what the law does not describe. With columns share_NAME and loss_NAME the order of data is
-    planned too: the shares of domains over training.
+    Curves are logs of step, learning rate and loss from at least two runs with different rates. A warning
+    quantifies what the law does not describe. With columns share_NAME and loss_NAME the order of data is
+    planned
+    too: the shares of domains over training.
 
     Example: optlearn fit-curves runs --warmup 2000 --out result
 
@@ -363,7 +364,7 @@ def run_fit_curves(
         def final_loss(simple: "Schedule") -> float:
             return float(law_fit.predict(simple)[-1])
 
-        with warnings.catch_warnings():  # how far rates and steps are beyond the curves the problem has said
+        with warnings.catch_warnings():  # the problem has already warned of rates and steps beyond the curves
             warnings.simplefilter("ignore", LawWarning)
             pilot = next_pilot(law_fit, steps, bounds, seed)
             shapes = {name: schedule.nearest(name, loss=final_loss) for name in SHAPES}
@@ -407,7 +408,7 @@ def _show_curves(screen: "Console", law_fit: "LawFit", result: Mapping[str, Any]
 
 
 def _check_folder(out: Path | None) -> None:
-    """Refuse a folder that is a file."""
+    """Reject a folder name that is a file."""
     if out is not None and out.exists() and not out.is_dir():
         bad_input(f"--out {out}: must be a folder, this is a file")
 

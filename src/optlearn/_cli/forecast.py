@@ -1,4 +1,4 @@
-"""The verb that says where a run in progress will end."""
+"""The verb that forecasts where a run in progress will end."""
 
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +26,7 @@ def run_forecast(
     level: Annotated[float, option("NUMBER", "Coverage of the intervals.")] = 0.95,
     same_unit: Annotated[
         bool,
-        flag("Take all losses to be in the same unit, however different they look.", "--same-unit"),
+        flag("Treat all losses as being in the same unit, however different they look.", "--same-unit"),
     ] = False,
     seed: inputs.Seed = 0,
     as_json: inputs.Json = False,
@@ -44,7 +44,7 @@ def run_forecast(
         from optlearn.laws import forecast
 
         tell(Progress("fitting the run" + (" and those of its prior" if prior else "")))
-        found = forecast(
+        result = forecast(
             file,
             steps,
             prior=prior,
@@ -55,5 +55,5 @@ def run_forecast(
             same_unit=same_unit,
             seed=seed,
         )
-    deliver(found.to_dict(), None, as_json, lambda: console().print(found.summary(), markup=False))
+    deliver(result.to_dict(), None, as_json, lambda: console().print(result.summary(), markup=False))
     raise typer.Exit(0)

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and the problems, schedules and solutions that they stand for."""
+"""Options shared by several verbs, and the problems, schedules and solutions that they refer to."""
 
 import ast
 import inspect
@@ -30,7 +30,7 @@ Method = StrEnum("Method", ["auto", "indirect", "direct", "greedy"])
 
 
 def argument(metavar: str, text: str, **more: Any) -> Any:
-    """A word without a name; the help calls it ``metavar``."""
+    """A positional argument; the help calls it ``metavar``."""
     return typer.Argument(metavar=metavar, help=text, **more)
 
 
@@ -47,7 +47,7 @@ def scenario_argument(
 
 
 def settings_option(text: str) -> Any:
-    """``--set NAME=VALUE``, as often as wanted."""
+    """``--set NAME=VALUE``, repeatable."""
     return option("NAME=VALUE", f"{text} Repeatable.", "--set")
 
 
@@ -74,11 +74,11 @@ OutFile = Annotated[Path | None, option("FILE", "Write the JSON result to this f
 Json = Annotated[bool, flag("Print one JSON object on stdout.", "--json")]
 Quiet = Annotated[bool, flag("No progress on stderr.", "--quiet", "-q")]
 
-# --- what they stand for ----------------------------------------------------------------------------
+# --- what they refer to -----------------------------------------------------------------------------
 
 
 def scenario_arguments(scenario: str, settings: list[str] | None, out: Path | None) -> dict[str, Any]:
-    """Arguments of the scenario, after the checks that need no import."""
+    """Arguments of the scenario, after the checks that need no imports."""
     if is_file(scenario):
         try:
             check_file(scenario)
@@ -96,7 +96,7 @@ def scenario_arguments(scenario: str, settings: list[str] | None, out: Path | No
 
 
 def read_settings(settings: list[str] | None, example: str) -> dict[str, Any]:
-    """What was typed after ``--set``: name → value."""
+    """The values of ``--set``: name → value."""
     read: dict[str, Any] = {}
     for item in settings or []:
         name, equals, text = item.partition("=")
@@ -109,10 +109,10 @@ def read_settings(settings: list[str] | None, example: str) -> dict[str, Any]:
     return read
 
 
-def by_name(option: str, given: list[str] | None) -> dict[str, float]:
-    """Numbers of an option that is given as NAME=NUMBER, any number of times."""
+def by_name(option: str, texts: list[str] | None) -> dict[str, float]:
+    """Numbers of a repeatable option NAME=NUMBER."""
     numbers = {}
-    for text in given or []:
+    for text in texts or []:
         name, equals, value = text.partition("=")
         try:
             numbers[name.strip()] = float(value)
@@ -149,11 +149,11 @@ def make_problem(scenario: str, arguments: Mapping[str, Any], tell: Report) -> "
             raise SpecificationError(f"--set {name}: {scenario} has no such argument; it has {shown}")
     from optlearn._control import solve
 
-    del solve  # imported with all that it needs while an interruption waits
+    del solve  # imported with everything it needs, while interruptions are held back
     tell(Progress("setting up the problem"))
     try:
         problem = find(scenario).function(**arguments)
-    except (TypeError, ValueError) as error:  # a value that no check foresaw is still bad input
+    except (TypeError, ValueError) as error:  # an invalid value that no check catches is still bad input
         raise SpecificationError(str(error)) from error
     return problem
 
@@ -170,7 +170,7 @@ def with_dimension(scenario: str, arguments: dict[str, Any], N: int) -> dict[str
 
 
 def command_line(verb: str, scenario: str, settings: list[str] | None, **options: Any) -> str:
-    """The command that does something else with the same problem, to be pasted into a shell."""
+    """A shell command that does something else with the same problem."""
     words = ["optlearn", verb, scenario]
     for setting in settings or []:
         words += ["--set", setting]
@@ -180,12 +180,12 @@ def command_line(verb: str, scenario: str, settings: list[str] | None, **options
 
 
 def chosen(**options: Any) -> dict[str, Any]:
-    """The options that were not left out."""
+    """The options that were given."""
     return {name: value for name, value in options.items() if value is not None}
 
 
 def baseline_or_file(problem: "Problem", name: str, intervals: int | None) -> "Schedule":
-    """The baseline of that name, or the schedule in the file of that name."""
+    """The baseline or the file with this name, as a schedule."""
     from optlearn._control.baselines import baselines_of
 
     usual = baselines_of(problem)
@@ -199,7 +199,7 @@ def baseline_or_file(problem: "Problem", name: str, intervals: int | None) -> "S
 
 
 def read_schedules(files: Sequence[str], taken: Collection[str]) -> "dict[str, Schedule]":
-    """Name of each file, without its ending unless the name is taken → its schedule."""
+    """File name, without its extension unless the name is taken → its schedule."""
     paths = [Path(file) for file in files]
     schedules = {path.name if path.stem in taken else path.stem: read_schedule(path) for path in paths}
     if len(schedules) < len(files):

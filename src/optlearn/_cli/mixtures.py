@@ -1,4 +1,4 @@
-"""What ``fit-curves`` does with logs of mixtures: plan the rate and the shares of data."""
+"""``fit-curves`` for logs of mixtures: plan the rate and the shares of data."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from optlearn.laws import MixtureFit
 
 FILES = ("schedule.csv", "schedule.json", "phases.csv", "next_pilot.csv", "curves.png")
-SHOWN = 5  # members of the family that are shown
+SHOWN = 5  # number of members of the family to show
 Plan = tuple["Solution", dict[str, Any], Callable[["Console"], None], dict[str, Callable[[Path], object]]]
 
 
@@ -28,11 +28,11 @@ def plan_mixture(
     """The optimum of a fit, as JSON, in words, and as files.
 
     Args:
-        fit: of curves.
+        fit: fit to the curves.
         numbers: ``budget``, ``weight`` and ``limit``, each by domain.
-        intervals: of the plan.
+        intervals: intervals of the plan.
         options: ``steps``, ``lowest`` and ``highest`` rate, ``robust``, ``seed``.
-        tell: of progress.
+        tell: receives progress.
     """
     from optlearn._control.solve import solve
     from optlearn.laws import next_pilot
@@ -46,7 +46,7 @@ def plan_mixture(
         steps, bounds, options["robust"], weights=weights, budgets=numbers["budget"], limits=numbers["limit"],
         seed=seed, **chosen,
     )  # fmt: skip
-    # Sweeps keep no limits on final losses; programs do.
+    # Forward-backward sweeps do not keep limits on final losses; nonlinear programs do.
     method = "auto" if problem.limits or problem.paths else "indirect"
     solution = solve(problem, method=method, starts=2, seed=seed, progress=tell)
     schedule = fit.schedule(solution)

@@ -1,4 +1,4 @@
-"""What commands print: results on stdout; progress, warnings and errors on stderr."""
+"""Output of commands: results on stdout; progress, warnings and errors on stderr."""
 
 import json
 import os
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from optlearn._control.solution import Solution
 
-# Columns of tables in files and pipes, which have no width of their own.
+# Width of tables in files and pipes.
 FILE_WIDTH = 120
 
 BAD_INPUT, NOT_CONVERGED, STOPPED = 2, 3, 130
@@ -45,7 +45,7 @@ def console(stderr: bool = False) -> "Console":
 def table(
     title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], words: Collection[str] = ()
 ) -> "Table":
-    """A table of numbers, at the right of their columns; columns of ``words`` begin at the left."""
+    """A table of right-aligned numbers; columns of ``words`` are left-aligned."""
     from rich.table import Table
 
     made = Table(title=title)
@@ -57,7 +57,7 @@ def table(
 
 
 def exit_code(solution: "Solution") -> int:
-    """0, 3 if the solution is not converged, 130 if it was stopped."""
+    """Exit code: 0, 3 if the solution is not converged, 130 if it was stopped."""
     if solution.outcome.name == "INTERRUPTED":
         return STOPPED
     if solution.certificate.converged or solution.method == "greedy":
@@ -80,8 +80,8 @@ def deliver(
 ) -> None:
     """Write the result to ``out``, and print it, as one line of JSON or with ``show``.
 
-    Where ``save`` is given, it writes files whose name ends in .nc. ``export`` is a further file, and what
-    writes it.
+    If ``save`` is given, it writes files whose name ends in .nc. ``export`` is another file and the function
+    that writes it.
     """
     text = to_json(result)
     files: list[tuple[str, Path, Callable[[Path], object]]] = []
@@ -90,8 +90,8 @@ def deliver(
         files.append(("--out", out, as_netcdf or (lambda path: write_file(path, text + "\n"))))
     if export is not None:
         files.append(("--export", *export))
-    # Written before anything is printed, because a pipe may close early (`| head`); but a file that cannot be
-    # written must not cost the result.
+    # Files come first, because a pipe may close early (`| head`); but if writing fails, the result must still
+    # be printed.
     failures = []
     for option, path, write in files:
         try:
@@ -116,9 +116,9 @@ def bad_input(message: str, *notes: str) -> NoReturn:
 
 
 class _Interrupt:
-    """Ctrl-C: at once in Python, at the next stage where a library has swallowed it.
+    """Handle Ctrl-C: at once in Python, or at the next stage if a library has swallowed it.
 
-    While libraries are loaded it waits: an import of a compiled module that is cut short may crash.
+    While libraries load, it waits: interrupting the import of a compiled module may crash.
     """
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class _Interrupt:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():  # only that one has signals
+        if threading.current_thread() is not threading.main_thread():  # only the main thread handles signals
             yield
             return
         before = signal.signal(signal.SIGINT, self)
@@ -148,7 +148,7 @@ class _Interrupt:
 
 @contextmanager
 def reporting(quiet: bool) -> Iterator[Report]:
-    """Progress and warnings on stderr; errors in the input become a sentence and an exit code.
+    """Progress and warnings on stderr; input errors become a message and an exit code.
 
     Yields a function to be called at every stage; the first call says that libraries are loaded.
     """

@@ -1,4 +1,4 @@
-"""Verbs about what can be reached at all: a bound that no schedule beats, a front between two objectives."""
+"""Verbs about what is achievable: a bound that no schedule beats, and a front between two objectives."""
 
 from dataclasses import replace
 from enum import StrEnum
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from optlearn._planning.pareto import Front
 
 Kind = StrEnum("Kind", ["auto", "convex", "sos", "hjb"])  # of bounds
-Against = StrEnum("Against", ["average", "price"])  # second objectives without settings of their own
+Against = StrEnum("Against", ["average", "price"])  # second objectives that need no settings
 
 
 def run_bound(
@@ -57,38 +57,38 @@ def run_bound(
         solution = solve(problem, progress=tell)
         tell(Progress("bounding"))
         road = cast(Literal["auto", "convex", "sos", "hjb"], kind.value)
-        found = bound(problem, road, solution=solution, **limits)
-    gap = solution.objective - found.lower
+        lower_bound = bound(problem, road, solution=solution, **limits)
+    gap = solution.objective - lower_bound.lower
     result = {
         "scenario": scenario,
         "arguments": arguments,
-        "lower_bound": found.lower,
-        "value": found.value,
-        "error": found.error,
-        "kind": found.kind,
-        "proven": found.proven,
-        "assumes": found.assumes,
-        "intervals": found.intervals,
+        "lower_bound": lower_bound.lower,
+        "value": lower_bound.value,
+        "error": lower_bound.error,
+        "kind": lower_bound.kind,
+        "proven": lower_bound.proven,
+        "assumes": lower_bound.assumes,
+        "intervals": lower_bound.intervals,
         "objective": solution.objective,
         "gap": gap,
         "certificate": solution.certificate.to_dict(),
     }
-    deliver(result, out, as_json, lambda: _show_bound(found, solution, gap))
+    deliver(result, out, as_json, lambda: _show_bound(lower_bound, solution, gap))
     raise typer.Exit(exit_code(solution))
 
 
-def _show_bound(found: "Bound", solution: "Solution", gap: float) -> None:
+def _show_bound(bound: "Bound", solution: "Solution", gap: float) -> None:
     screen = console()
-    about = "" if found.intervals is None else f" on {found.intervals} equal intervals"
-    if found.kind == "hjb":
-        screen.print(f"estimated optimum: {found.value:.8g} ± {found.error:.2g} (hjb)", markup=False)
+    about = "" if bound.intervals is None else f" on {bound.intervals} equal intervals"
+    if bound.kind == "hjb":
+        screen.print(f"estimated optimum: {bound.value:.8g} ± {bound.error:.2g} (hjb)", markup=False)
     else:
-        proof = "proven" if found.proven else "proven under the assumption below"
-        screen.print(f"no schedule{about} is below {found.lower:.8g} ({found.kind}, {proof})", markup=False)
+        proof = "proven" if bound.proven else "proven under the assumption below"
+        screen.print(f"no schedule{about} is below {bound.lower:.8g} ({bound.kind}, {proof})", markup=False)
     share = f", {100 * gap / abs(solution.objective):.2g} %" if solution.objective else ""
     screen.print(f"best schedule found: {solution.objective:.8g}; gap: {gap:.2g}{share}", markup=False)
-    if found.assumes:
-        screen.print(f"rests on: {found.assumes}", style="dim", markup=False, soft_wrap=True)
+    if bound.assumes:
+        screen.print(f"rests on: {bound.assumes}", style="dim", markup=False, soft_wrap=True)
     if not solution.certificate.converged:
         screen.print("the schedule is not converged: see `optlearn solve`", style="yellow", markup=False)
 

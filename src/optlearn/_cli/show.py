@@ -79,7 +79,7 @@ def _described(setting: Argument) -> dict[str, Any]:
 
 
 def _chosen(problem: "Problem") -> dict[str, Any]:
-    """What is optimised: controls, and free parameters, with what they may be."""
+    """The optimised quantities: controls and free parameters, with their ranges or values."""
     within = {n: {"from_to": [limits.lower, limits.upper]} for n, limits in problem.continuous.items()}
     values = {n: {"values": list(control.values)} for n, control in problem.discrete.items()}
     free = {n: {"from_to": [limits.lower, limits.upper]} for n, limits in problem.free.items()}
@@ -88,7 +88,7 @@ def _chosen(problem: "Problem") -> dict[str, Any]:
 
 
 def _show_all(lines: Mapping[str, str]) -> None:
-    """Names and one line each."""
+    """Print names, with one line each."""
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False)

@@ -90,7 +90,7 @@ def run_compare(
     """Compare the optimal schedule with the usual ones, and with your own.
 
     All objectives are re-integrated to the same accuracy. Excess: objective minus that of the optimum.
-    Reduction: by how many percent the optimum is lower. Improvement: the excess as a percentage of what the
+    Reduction: how much lower the optimum is, in percent. Improvement: the excess as a percentage of what the
     other schedule itself has learned since the start of training.
 
     Example: optlearn compare curriculum --schedule mine.json
@@ -170,7 +170,7 @@ def run_simulate(
 
 
 def _side_by_side(theory: "Trajectory", simulated: "Trajectory") -> dict[str, Any]:
-    """Theory, mean over seeds, standard error and z-score of everything that both know."""
+    """Theory, mean over seeds, standard error and z-score of every common quantity."""
     names = [name for name in simulated.values if name in theory.values]
     result: dict[str, Any] = {"alpha": simulated.alpha, "theory": {name: theory[name] for name in names}}
     result["mean"] = {name: simulated.mean(name) for name in names}
@@ -181,7 +181,7 @@ def _side_by_side(theory: "Trajectory", simulated: "Trajectory") -> dict[str, An
 
 
 def _show_simulation(result: Mapping[str, Any]) -> None:
-    """A table of the error, and of the quantity that is farthest off."""
+    """A table of the error, and of the quantity with the largest deviation."""
     runs = "1 run" if result["seeds"] == 1 else f"{result['seeds']} runs"
     title = f"{result['scenario']}: theory and {runs} at N = {result['N']}"
     result = plain(result, number=finite, other=str)

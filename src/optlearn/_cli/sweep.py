@@ -174,7 +174,7 @@ def _draw(dataset: "xarray.Dataset", variable: str, folder: Path) -> Path:
 def _summary(
     dataset: "xarray.Dataset", folder: Path, drawing: Path | None, seconds: float, as_json: bool
 ) -> int:
-    """Print how it went; the exit code."""
+    """Print a summary; returns the exit code."""
     failed = int((dataset["error"] != "").sum())
     not_converged = int((~dataset["converged"]).sum()) - failed
     files = [str(path) for path in (folder / "sweep.nc", drawing) if path is not None]

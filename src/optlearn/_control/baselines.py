@@ -1,6 +1,7 @@
-"""Schedules to compare with, for problems that bring none: the usual shapes, each with its best numbers.
+"""Schedules to compare with, for problems without baselines: the usual shapes with optimal parameters.
 
-All are on the grid of the optimum and within bounds and budgets: whatever they reach, the optimum can reach.
+All lie on the grid of the optimum and within bounds and budgets, so the optimum can reach whatever they
+reach.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,23 +18,23 @@ from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._errors import UnphysicalStateError
 from optlearn._schedule import Schedule
 
-# Share of an objective that finer steps may change: by more, coarse ones have led the search astray.
+# Relative change of an objective under finer steps beyond which coarse steps have led the search astray.
 ASTRAY = 1e-3
-# Share of an objective that is not searched for where a pass through training takes long.
+# Relative accuracy of the search in the objective where a pass through training takes long.
 SETTLED = 1e-5
-# Moves of a switch, an interval each, after a search that took it for a smooth number.
+# Moves of a switch, one interval each, after a search that treated its time as continuous.
 MOVES = 20
 
-# Middles of intervals (I,), in units of the horizon → weight of the first value; the second has the rest.
+# Midpoints of intervals (I,), in units of the horizon → weight of the first value; the second has the rest.
 Weight = Callable[[np.ndarray], np.ndarray]
-# Numbers of a continuous control: two values, or a mean and a tilt; and the share of training before a
+# Parameters of a continuous control: two values, or a mean and a tilt; and the share of training before a
 # switch.
 VALUE, OTHER, TIME = range(3)
 CONSTANT: Weight = np.ones_like
 
 
 def baselines_of(problem: Problem) -> Mapping[str, Baseline]:
-    """The problem's own baselines; if it has none, the usual shapes, as far as its controls can take them."""
+    """The problem's own baselines; without any, the usual shapes as far as its controls allow them."""
     return problem.baselines or dict(_usual(problem))
 
 
@@ -50,20 +51,20 @@ def _usual(problem: Problem) -> Iterator[tuple[str, Baseline]]:
 class Usual:
     """A baseline: the best schedule whose controls all go from one value to another in the same way.
 
-    A control with a few values keeps one of them, or switches when the others do. Where its budgets allow
-    neither, it is the same mixture of them throughout.
+    A control with a few values keeps one of them, or switches when the others do. If its budgets allow
+    neither, it is a constant mixture of them.
 
     Attributes:
-        weight: how values change; None: by one switch, each control's at its own time.
+        weight: how values change; None: by one switch, at a separate time for each control.
     """
 
     weight: Weight | None
 
     @float64
-    @np.errstate(over="ignore", invalid="ignore")  # what runs away is looked for and left
+    @np.errstate(over="ignore", invalid="ignore")  # diverging trials are detected and discarded
     def __call__(self, problem: Problem, intervals: int) -> Schedule:
         compiled = compile_problem(problem)
-        # Of wide quadratures a coarse one leads nearly there.
+        # With wide quadratures, a coarse one leads close to the optimum.
         quick = compiled.coarser() or compiled
         steps = intervals if compiled.engine.costly else COARSE
         search = self._search(quick, intervals, steps)
@@ -86,12 +87,12 @@ class Usual:
 
 
 class _Search:
-    """The best controls w (I, m) so far, and the numbers behind the columns of those that are continuous.
+    """The best controls w (I, m) so far, and the parameters of the continuous ones.
 
     Args:
         compiled: the problem.
         intervals: I.
-        steps: over the whole of training, for a first look.
+        steps: steps over the whole of training, for a first look.
     """
 
     def __init__(self, compiled: CompiledProblem, intervals: int, steps: int) -> None:
@@ -111,7 +112,7 @@ class _Search:
 
     @property
     def is_simple(self) -> bool:
-        """Is there so little to be searched for that it need not begin with the best constant?"""
+        """Is the search so small that it need not begin with the best constant?"""
         return len(self.ranges) == 1 and not (self.problem.discrete or self.costly)
 
     # --- shapes ------------------------------------------------------------------------------------
@@ -127,12 +128,12 @@ class _Search:
         self.numbers = {name: self._constant(name, found[VALUE]) for name, found in self.numbers.items()}
 
     def courses(self, weight: Weight) -> None:
-        """Continuous controls go from one value to another, from what is the best constant on."""
+        """Continuous controls go from one value to another, starting from the best constant."""
         self.weight = weight
         self._descend((VALUE, OTHER))
 
     def switches(self) -> None:
-        """Every control that may switches once."""
+        """Every control that may switch does so once."""
         self.weight = None
         for _ in range(self.rounds):
             for name in self.problem.discrete:
@@ -142,16 +143,16 @@ class _Search:
             self._descend((VALUE, OTHER))
 
     def refined(self, compiled: CompiledProblem) -> "_Search":
-        """From where this has led, downhill under another quadrature; switches stay where they are."""
-        there = _Search(compiled, self.intervals, self.steps)
-        there.weight, there.w, there.numbers, there.near = self.weight, self.w, self.numbers, True
-        there._descend((VALUE,) if self.weight is CONSTANT else (VALUE, OTHER))
-        return there
+        """Descend from here under another quadrature; switches stay where they are."""
+        search = _Search(compiled, self.intervals, self.steps)
+        search.weight, search.w, search.numbers, search.near = self.weight, self.w, self.numbers, True
+        search._descend((VALUE,) if self.weight is CONSTANT else (VALUE, OTHER))
+        return search
 
     # --- the search --------------------------------------------------------------------------------
 
     def cost(self, w: np.ndarray, finer: int = 1) -> float:
-        """The objective under controls w (I, m), with so many times more steps; infinite where it is none."""
+        """The objective under controls w (I, m), with ``finer`` times as many steps; infinite if invalid."""
         steps = -(-finer * self._accurate_steps // self.intervals)
         if self.compiled.engine.exact:
             steps = self.compiled.exact_steps(self.problem.horizon / self.intervals)
@@ -163,13 +164,13 @@ class _Search:
 
     @property
     def is_accurate(self) -> bool:
-        """Do finer steps say the same?"""
+        """Do finer steps give the same objective?"""
         value, fine = self.cost(self.w), self.cost(self.w, FINER)
         return self.compiled.engine.exact or abs(value - fine) <= ASTRAY * abs(fine)
 
     @property
     def schedule(self) -> Schedule:
-        """The best so far; what is not mixed is shown as plain values."""
+        """The best schedule so far; pure controls have plain values."""
         mixed = self.compiled.relaxation.schedule(self.w, {})
         pure = {
             name: np.asarray(self.problem.controls[name].decode(self.w[:, self.blocks[name]], rounded=True))
@@ -180,7 +181,7 @@ class _Search:
         return replace(mixed, values={**mixed.values, **pure}, mixtures=others).merged()
 
     def _choose(self, name: str, columns: Sequence[np.ndarray]) -> None:
-        """The best of several columns (I, s) of a control; with none to choose from it stays as it is."""
+        """Take the best of several columns (I, s) of a control; without any, it stays as it is."""
         if not columns:
             return
         every = [self._with({name: each}) for each in columns]
@@ -192,7 +193,7 @@ class _Search:
         self.w = every[int(np.argmin(values))]
 
     def _choose_switch(self, name: str) -> None:
-        """The best two values of a control with a few, and the best edge of the grid between them."""
+        """Choose the best two values of a discrete control, and the best grid edge to switch at."""
         vertices = self.problem.controls[name].vertices
         places: dict[tuple[int, int, float], np.ndarray] = {}
         gap = 1
@@ -217,13 +218,13 @@ class _Search:
         return weight * before + (1 - weight) * after
 
     def _before(self, time: float) -> np.ndarray:
-        """(I,) how much of each interval comes before a share of training."""
+        """(I,) the part of each interval that lies before a share of training."""
         return np.clip(np.round(time * self.intervals, 9) - np.arange(self.intervals), 0.0, 1.0)
 
     def _descend(self, searched: tuple[int, ...], everywhere: bool = False) -> None:
-        """Better numbers of continuous controls, those of these kinds.
+        """Improve the parameters of continuous controls, of the given kinds.
 
-        Where a pass takes long, it is downhill from the present ones, unless ``everywhere``.
+        Where a pass takes long, this is a descent from the present ones, unless ``everywhere``.
         """
         slots = [(n, k) for n, r in self.ranges.items() for k in searched if r[k][0] < r[k][1]]
         if not slots:
@@ -256,12 +257,12 @@ class _Search:
         self.w = self._with(self._columns(self.numbers))
 
     def _move_switches(self) -> None:
-        """Put each switch on an edge of the grid, and move it on from edge to edge while that is better."""
-        for name, found in self.numbers.items():
-            edge = int(np.clip(np.round(found[TIME] * self.intervals), 1, max(1, self.intervals - 1)))
+        """Put each switch on an edge of the grid, and move it from edge to edge while that helps."""
+        for name, numbers in self.numbers.items():
+            edge = int(np.clip(np.round(numbers[TIME] * self.intervals), 1, max(1, self.intervals - 1)))
 
-            def at(edge: int, name: str = name, found: np.ndarray = found) -> np.ndarray:
-                return np.array([*found[:TIME], edge / self.intervals])
+            def at(edge: int, name: str = name, numbers: np.ndarray = numbers) -> np.ndarray:
+                return np.array([*numbers[:TIME], edge / self.intervals])
 
             def cost(edge: int, name: str = name) -> float:
                 if not 0 < edge < self.intervals:
@@ -279,17 +280,17 @@ class _Search:
     # --- from numbers to controls --------------------------------------------------------------------
 
     def _constant(self, name: str, value: float) -> np.ndarray:
-        """The numbers of a control that keeps its value."""
+        """The parameters of a constant control."""
         return np.array([value, 0.0 if name in self.budgeted else value, 0.5])
 
     def _columns(self, numbers: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Columns (I, 1) of continuous controls."""
-        return {name: self._course(name, *found)[:, None] for name, found in numbers.items()}
+        return {name: self._course(name, *values)[:, None] for name, values in numbers.items()}
 
     def _course(self, name: str, value: float, other: float, time: float) -> np.ndarray:
-        """(I,) a control that goes from one value to another; with a budget, about a mean, by a tilt.
+        """(I,) a control that goes from one value to another; with a budget, a mean plus a tilt.
 
-        A tilt of 1, or −1, is the largest fall, or rise, that the bounds allow.
+        A tilt of 1 (−1) is the largest fall (rise) that the bounds allow.
         """
         middles = (np.arange(self.intervals) + 0.5) / self.intervals
         weight = self._before(time) if self.weight is None else self.weight(middles)
@@ -313,7 +314,7 @@ class _Search:
 
 
 def _ranges(problem: Problem, name: str) -> tuple[tuple[float, float], ...]:
-    """What the three numbers of a continuous control may be."""
+    """Ranges of the three parameters of a continuous control."""
     control = problem.continuous[name]
     low, high = control.lower, control.upper
     means = [(b.mean, b.equal) for b in problem.mean_budgets if b.control == name and b.mean is not None]
@@ -323,14 +324,14 @@ def _ranges(problem: Problem, name: str) -> tuple[tuple[float, float], ...]:
 
 
 def _feasible_values(problem: Problem, name: str) -> list[int]:
-    """Numbers of the values that a control with a few may keep throughout, by its budgets."""
+    """Indices of the values that a discrete control may keep throughout under its budgets."""
     rows = _budget_rows(problem, name)
     count = len(problem.controls[name].values)
     return [i for i in range(count) if all(_met(equal, row[i] - target) for row, target, equal in rows)]
 
 
 def _pairs(problem: Problem, name: str) -> list[tuple[int, int, float, float]]:
-    """Numbers of two values that a control may take one after the other, and the shares of the first."""
+    """Index pairs of values that a control may take in succession, and the limits of the first's share."""
     control, horizon = problem.controls[name], problem.horizon
     if control.max_switches == 0:
         return []

@@ -1,6 +1,6 @@
-"""Budgets: what they allow, as rows for solvers and in words for people.
+"""Budgets, as constraint rows for solvers and in words for people.
 
-All that depends on a budget's sense ("equal" or "at most") is decided here.
+Everything that depends on a budget's sense ("equal" or "at most") is decided here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ class Budget:
         mean: mean of the control over training (give this, ``share`` or ``total``).
         share: value, or name of a mode → share of training time, for discrete controls.
         sense: "equal", or "at most".
-        total: integral of the control over training time: the mean times the horizon, whatever that is.
+        total: integral of the control over training time: the mean times the horizon, fixed or free.
     """
 
     control: str
@@ -42,7 +42,7 @@ class Budget:
             )
 
     def numbered(self, control: Control) -> "Budget":
-        """The same with the numbers of modes in place of their names."""
+        """The same budget with the numbers of modes in place of their names."""
         if not any(isinstance(value, str) for value in self.share):
             return self
         unknown = [v for v in self.share if isinstance(v, str) and v not in control.labels]
@@ -55,20 +55,20 @@ class Budget:
         return replace(self, share=shares)
 
     def over(self, horizon: float) -> "Budget":
-        """The same over a given horizon, a total as a mean."""
+        """The same budget over a fixed horizon, with a total rewritten as a mean."""
         return self if self.total is None else replace(self, mean=self.total / horizon, total=None)
 
     @property
     def equal(self) -> bool:
-        """Must it be used up, and not only kept?"""
+        """Must the budget be used up, rather than only not exceeded?"""
         return self.sense == "equal"
 
     def violation(self, used: float | np.ndarray, target: float) -> np.ndarray:
-        """By how much what was used breaks the target; 0 where it does not."""
+        """Violation of the target by what was used; 0 where it is met."""
         return violation(np.asarray(used) - target, np.asarray(self.equal))
 
     def check(self, control: Control, horizons: tuple[float, float]) -> None:
-        """Raise if no schedule of ``control`` can meet this budget, at no horizon from one to another."""
+        """Raise if no schedule of ``control`` can meet this budget at any horizon in a range."""
         name = self.control
         if self.total is not None:
             low = min(control.lower * horizon for horizon in horizons)
@@ -108,9 +108,9 @@ class Budget:
             )
 
     def rows(self, control: Control) -> list[tuple[np.ndarray, float]]:
-        """Rows a and targets t: a·s is t, or at most t.
+        """Rows a and targets t of the constraints a·s = t, or a·s ≤ t.
 
-        s (n,) are the shares of a control's values, or (1,) the mean of one that has none.
+        s (n,) are the shares of a control's values, or (1,) the mean of a continuous control.
         """
         if self.mean is not None:
             return [(control.mean_row, self.mean)]
@@ -118,16 +118,16 @@ class Budget:
         return [(units[control.values.index(float(v))], share) for v, share in self.share.items()]
 
     def column_rows(self, control: Control) -> list[tuple[np.ndarray, float]]:
-        """The same for the control's columns of w, without what the other rows settle anyway."""
+        """The same for the control's columns of w, without redundant rows."""
         rows = self.rows(control)
         if self.equal and len(self.share) == len(control.values) > 0:
-            # The shares of all values add up to 1: the last value's is settled by the others.
+            # The shares of all values add up to 1: the others determine the last one.
             last = list(self.share).index(control.values[-1])
             rows = rows[:last] + rows[last + 1 :]
         return [control.reduced(row, target) for row, target in rows]
 
     def broken(self, schedule: Schedule) -> list[str]:
-        """What a schedule breaks of it, in words."""
+        """Violations of this budget by a schedule, in words."""
         name, limit = self.control, "" if self.equal else "at most "
         targets = [(f"share of {name} = {value:g}", share) for value, share in self.share.items()]
         if self.mean is not None:
@@ -142,19 +142,19 @@ class Budget:
 
 
 class BudgetRows(NamedTuple):
-    """All budgets of a problem on the vector w (m,): the mean over training of a·w is t, or ≤ t."""
+    """All budgets of a problem on the vector w (m,): the mean over training of a·w is = t, or ≤ t."""
 
     rows: np.ndarray  # (b, m) a
     targets: np.ndarray  # (b,) t
-    equal: np.ndarray  # (b,) whether it must be t
+    equal: np.ndarray  # (b,) whether it must equal t
 
     @property
     def limits(self) -> tuple[np.ndarray, np.ndarray]:
-        """(b,) the least and the most that the means of a·w may be."""
+        """(b,) lower and upper limits of the means of a·w."""
         return np.where(self.equal, self.targets, -np.inf), self.targets
 
     def violation(self, means: np.ndarray) -> np.ndarray:
-        """(b,) by how much means (m,) of w over training break each budget."""
+        """(b,) violation of each budget by means (m,) of w over training."""
         return violation(self.rows @ means - self.targets, self.equal)
 
     def error(self, w: np.ndarray) -> float:
@@ -162,19 +162,19 @@ class BudgetRows(NamedTuple):
         if not len(self.targets):
             return 0.0
         violations = violation((self.rows @ w.T).mean(axis=1) - self.targets, self.equal)
-        # Means of zeros and ones carry round-off only; counts that fit the grid are exact.
+        # Means of zeros and ones carry only round-off; counts that fit the grid are exact.
         return float(np.max(np.where(violations < 1e-12, 0.0, violations)))
 
 
 def violation(excess: np.ndarray, equal: np.ndarray) -> np.ndarray:
-    """What of an excess over a target is not allowed: all of it if ``equal``, else what is above."""
+    """The part of an excess over a target that violates it: all of it if ``equal``, else what is above."""
     return np.asarray(np.where(equal, np.abs(excess), np.maximum(excess, 0.0)))
 
 
 def budget_rows(
     budgets: Sequence[Budget], controls: Mapping[str, Control], blocks: Mapping[str, slice]
 ) -> BudgetRows:
-    """The budgets on the vector w, of which each control has the columns in ``blocks``."""
+    """The budgets on the vector w, in which each control has the columns in ``blocks``."""
     size = max(block.stop for block in blocks.values())
     parts = [(b, *part) for b in budgets for part in b.column_rows(controls[b.control])]
     rows = np.zeros((len(parts), size))
@@ -205,7 +205,7 @@ def check_together(name: str, control: Control, budgets: Sequence[Budget]) -> No
 
 
 def used(budget: Budget, schedule: Schedule) -> list[float]:
-    """What a schedule uses of a budget: the mean or the total of its control, or the share of each value."""
+    """How much of a budget a schedule uses: mean or total of its control, or the share of each value."""
     name, lengths = budget.control, np.diff(schedule.grid) / schedule.horizon
     if budget.mean is not None:
         return [float(lengths @ schedule[name])]

@@ -29,22 +29,22 @@ from optlearn._trajectory import Trajectory, improvement, reduction
 if TYPE_CHECKING:
     from rich.table import Table
 
-# What a solution is called: only one that is converged, and that nothing here beats, is an optimum.
+# Names of the solution: only a converged one that no schedule here beats is called optimum.
 OPTIMUM, SOLUTION = "optimum", "solution"
 ROUND_OFF = 1e-12  # of an objective
 
 
 @checked
 def baselines(problem: Problem, intervals: int | None = None) -> dict[str, Schedule]:
-    """The usual schedules to compare with: name → schedule.
+    """Baseline schedules to compare with: name → schedule.
 
-    A problem without baselines of its own is compared with the best constant, the best straight line, the
-    best cosine and the best single switch, as far as its controls and budgets allow them. A baseline that
-    cannot be made is left out, with a warning.
+    A problem without baselines of its own gets the best constant, the best straight line, the best cosine and
+    the best single switch, as far as its controls and budgets allow them. A baseline that cannot be computed
+    is left out with a warning.
 
     Args:
         problem: the problem.
-        intervals: control intervals for those that need a grid (default: the problem's).
+        intervals: control intervals for baselines that need a grid (default: the problem's).
     """
     count = Arguments("baselines").count("intervals", problem.intervals if intervals is None else intervals)
     return _made(problem, count, silent)
@@ -70,12 +70,12 @@ class Row:
         name: of the schedule.
         objective: re-integrated; None if the schedule leaves the physical region.
         excess: objective minus that of the solution.
-        reduction: by how many percent the solution's objective is lower.
+        reduction: how much lower the solution's objective is, in percent.
         improvement: the same as a percentage of what this schedule itself has learned,
             100 (J − J*)/(error at the start − error at the end), the paper's measure; None if the
             objective is not the final error, or nothing was learned.
         budgets_met: whether budgets and bounds hold.
-        note: which of them does not hold.
+        note: which of them is violated.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Row:
         return self.name in (OPTIMUM, SOLUTION)
 
     def _cells(self) -> list[str]:
-        """Its numbers and note, as a table shows them."""
+        """Numbers and note, as text for tables."""
         reduction, improvement, excess = self.reduction, self.improvement, self.excess
         if self.solved:
             reduction = improvement = excess = None
@@ -110,14 +110,14 @@ _NUMBERS = ("objective", "excess", "reduction", "improvement")
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rows from the lowest objective to the highest, those that break a limit after all others.
+    """Rows from the lowest objective to the highest; schedules that violate a limit come last.
 
     Attributes:
         problem: name of the problem.
         rows: one for each schedule.
         schedules: name → schedule.
         solution: the solved schedule, with its certificate.
-        doubts: why its row is "solution" and not "optimum", in words; none if it is.
+        doubts: why its row is called "solution" and not "optimum", in words; empty if it is the optimum.
     """
 
     problem: str
@@ -153,7 +153,7 @@ class Comparison:
 
     @property
     def _cells(self) -> tuple[list[str], list[list[str]]]:
-        """Headings of the columns, and what they show of each row; limits only where one is broken."""
+        """Column headings and cells; the column of limits only if one is violated."""
         headings = ["schedule", *_NUMBERS, *(["limits"] if any(row.note for row in self.rows) else [])]
         return headings, [row._cells()[: len(headings)] for row in self.rows]
 
@@ -204,14 +204,14 @@ def compare(
     only if it is converged and no admissible schedule in the table is better; otherwise "solution".
 
     Args:
-        problem: the problem; with ``reach`` or a free horizon, schedules are compared over the training time
-            that was found.
+        problem: the problem; with ``reach`` or a free horizon, schedules are compared over the solution's
+            training time.
         schedules: name → further schedule.
-        solution: the optimum, if it is known already; else it is solved for.
+        solution: the optimum, if known already; by default the problem is solved.
         intervals: control intervals of the optimum and of the baselines (default: the problem's, or
             those of ``solution``).
         progress: as for ``solve``.
-        solve_options: for ``solve``.
+        solve_options: options of ``solve``.
     """
     with shown(progress) as tell:
         return _compared(problem, schedules or {}, solution, intervals, tell, solve_options)
@@ -225,24 +225,24 @@ def _compared(
     tell: Report,
     solve_options: Mapping[str, Any],
 ) -> Comparison:
-    """The same; ``tell`` is called at every stage."""
+    """``compare`` with a function ``tell`` that is called at every stage."""
     usual = baselines_of(problem)
-    known = problem.reach is None and problem.free_horizon is None
+    horizon_known = problem.reach is None and problem.free_horizon is None
     for name, schedule in schedules.items():
         if name in (OPTIMUM, SOLUTION) or name in usual:
             raise SpecificationError(f"the name {name!r} is taken; call your schedule something else")
-        if known:  # else the training time is not known yet
+        if horizon_known:  # else the training time is not known yet
             check_schedule(problem, schedule)
-    given = solution is not None
+    was_given = solution is not None
     if solution is None:
         solution = solve(problem, intervals=intervals, progress=tell, **solve_options)
     if problem.unbounded:
         problem = replace(problem, controls=solution.problem.controls)
-    if not known:
+    if not horizon_known:
         problem = problem.at_horizon(solution.problem.horizon)
         for schedule in schedules.values():
             check_schedule(problem, schedule)
-    if given and solution.problem is not problem:
+    if was_given and solution.problem is not problem:
         check_same(problem, description(solution.problem), "solution")
     count = solution.schedule.intervals if intervals is None else intervals
     others = {**_made(problem, count, tell), **schedules}
@@ -255,7 +255,7 @@ def _compared(
 
 
 def _place(row: Row) -> tuple[bool, float]:
-    """Where a row belongs; the solved schedule comes before those that differ from it by round-off."""
+    """Sort key of a row; the solved schedule comes before schedules that differ from it by round-off."""
     if row.objective is None:
         return not row.budgets_met, np.inf
     return not row.budgets_met, row.objective - row.solved * ROUND_OFF * abs(row.objective)
@@ -276,26 +276,26 @@ def _beats(row: Row, schedule: Schedule, solution: Solution) -> bool:
 
 
 class Solved(Protocol):
-    """The part of a solution that decides what it is called."""
+    """The part of a solution that decides its name."""
 
     @property
     def objective(self) -> float:
-        """Re-integrated."""
+        """Re-integrated objective."""
 
     @property
     def schedule(self) -> Schedule:
-        """Its controls."""
+        """The solved schedule."""
 
     @property
     def certificate(self) -> Certificate:
-        """What is known of it."""
+        """Evidence of optimality."""
 
 
 def is_better(objective: float, schedule: Schedule, solution: Solved) -> bool:
-    """Is a schedule that keeps all limits better than a solution, by more than what counts as small?
+    """Is a schedule that keeps all limits better than a solution by more than what counts as small?
 
-    More is allowed to one that is mixed, or that changes between the edges of the solution's grid, where no
-    optimum on that grid can follow it.
+    The tolerance is larger for a schedule that is mixed, or that changes between the edges of the solution's
+    grid, since no optimum on that grid can follow it.
     """
     small = limits(solution.objective, solution.certificate.negligible)
     edges = schedule.grid / schedule.horizon * solution.schedule.intervals
@@ -323,7 +323,7 @@ def _row(problem: Problem, name: str, schedule: Schedule, solution: Solution) ->
 
 
 def broken_limits(problem: Problem, schedule: Schedule) -> list[str]:
-    """What a schedule breaks of bounds, admissible values, limits on switches and budgets, in words."""
+    """Violations of bounds, admissible values, limits on switches and budgets by a schedule, in words."""
     controls = problem.controls.items()
     notes = [note for name, control in controls for note in control.broken_bounds(name, schedule)]
     notes += [note for name, control in controls for note in _broken_switches(name, control, schedule)]
@@ -331,20 +331,20 @@ def broken_limits(problem: Problem, schedule: Schedule) -> list[str]:
 
 
 def _broken_on_the_way(problem: Problem, schedule: Schedule, trajectory: Trajectory) -> list[str]:
-    """What a schedule breaks of what must hold at the end of training, or all along, in words."""
+    """Violations of final limits and path limits by a schedule, in words."""
     if not (problem.limits or problem.paths):
         return []
     compiled = compile_problem(problem)
     theta = np.array([trajectory.info["parameters"][name] for name in problem.free])
-    found = excesses(compiled, schedule, theta, trajectory)
+    path_excesses = excesses(compiled, schedule, theta, trajectory)
     return [
         *unmet_limits(problem, np.asarray(compiled.costs(trajectory.states[-1], theta))),
-        *(excess.words for excess in found if not excess.kept),
+        *(excess.words for excess in path_excesses if not excess.kept),
     ]
 
 
 def _broken_switches(name: str, control: Control, schedule: Schedule) -> list[str]:
-    """What a schedule breaks of the limits on how often, and how soon, a control may change."""
+    """Violations of the limits on how often, and how soon, a control may change."""
     if not control.limited:
         return []
     if name in schedule.mixtures:

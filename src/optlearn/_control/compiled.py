@@ -1,4 +1,4 @@
-"""A problem on the engine of its structure: its functions of relaxed controls, and its numbers."""
+"""A problem compiled for its engine: functions of relaxed controls, and the problem's numbers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from optlearn._engine.build import Backend, Compiled, engine_for
 from optlearn._engine.functions import FlatSystem, Functions, PathFunctions, pack
 from optlearn._engine.rollout import Rollout as EngineRollout
 
-# Positions and weights of Gauss's rule of three points on [0, 1].
+# Nodes and weights of the three-point Gauss rule on [0, 1].
 _GAUSS = ((0.5 - 0.15**0.5, 0.5, 0.5 + 0.15**0.5), (5 / 18, 8 / 18, 5 / 18))
-# Share of its size by which a state on a coarse grid may be outside of what is possible. An unstable step
-# leads further out, and an objective there is none.
+# Relative violation of physical limits that a state on a coarse grid may have. An unstable step violates
+# them by more, and its objective is meaningless.
 _OUTSIDE = 1e-2
 
 
@@ -28,9 +28,9 @@ class CompiledProblem(Compiled):
     """A problem ready for solvers.
 
     Attributes:
-        problem: what was compiled.
+        problem: the problem.
         relaxation: its controls as vectors.
-        rtol: relative tolerance that suits an integration.
+        rtol: suitable relative tolerance of integrations.
     """
 
     problem: Problem
@@ -38,7 +38,7 @@ class CompiledProblem(Compiled):
     rtol: float
 
     def is_possible(self, states: np.ndarray) -> bool:
-        """Are states (T, n) along a coarse grid finite, and such as the system can have?"""
+        """Are states (T, n) along a coarse grid finite and physically possible?"""
         finite = bool(np.all(np.isfinite(states)))
         return finite and self.problem.model.first_impossible(states, _OUTSIDE) is None
 
@@ -48,14 +48,14 @@ Rollout: TypeAlias = EngineRollout[CompiledProblem]
 
 
 def possible_objective(rollout: Rollout, w: np.ndarray, theta: np.ndarray) -> float:
-    """The objective of controls; infinite where it is none, or training leads through impossible states."""
+    """The objective of controls; infinite if invalid or if training leads through impossible states."""
     objective, states = rollout.forward(w, theta)
     possible = np.isfinite(objective) and rollout.compiled.is_possible(states[:: rollout.steps])
     return objective if possible else np.inf
 
 
 def weighing_on(rollout: Rollout) -> Weighing | None:
-    """How costs count together on a grid: each path has a limit at the ends of its steps."""
+    """How costs are combined on a grid, where each path has a limit at the end of every step."""
     problem, paths = rollout.compiled.problem, rollout.compiled.engine.paths
     if problem.weighing is None or paths is None:
         return problem.weighing
@@ -66,12 +66,12 @@ def weighing_on(rollout: Rollout) -> Weighing | None:
 
 @float64
 def compile_problem(problem: Problem, backend: Backend = "auto") -> CompiledProblem:
-    """The problem on a new engine, or on that of a problem of the same structure.
+    """The problem on a new engine, or on the cached one of a problem with the same structure.
 
     Args:
         problem: the problem.
         backend: "casadi" for expressions, "xla" for compiled programs; by default the latter if functions are
-            large, or have an operation that CasADi does not know.
+            large or contain an operation that CasADi lacks.
     """
     functions, relaxation, rtol = problem_functions(problem)
     return CompiledProblem(
@@ -88,13 +88,14 @@ def compile_problem(problem: Problem, backend: Backend = "auto") -> CompiledProb
 
 
 def problem_functions(problem: Problem) -> tuple[Functions, Relaxation, float]:
-    """What engines compute, controls as vectors, and the tolerance that suits an integration.
+    """The functions that engines compute, controls as vectors, and a suitable tolerance for integrations.
 
-    Quadratures, if there are any, are accurate where the problem starts.
+    Quadratures, if any, are chosen to be accurate at the start.
     """
     relaxation, settings = Relaxation(problem), problem.settings
     u = {**settings, **{n: np.asarray(c.start) for n, c in problem.controls.items()}}
-    # Steep gates and sharp attention are the hardest to integrate: the bounds count as much as the guess.
+    # Steep gates and sharp attention are the hardest to integrate, so bounds are checked as well as the
+    # guess.
     bounds = [(n, v) for n, c in problem.controls.items() for v in (c.lower, c.upper) if np.isfinite(v)]
     ends = [{**u, name: np.asarray(value)} for name, value in bounds]
     model = problem.model.current()
@@ -128,7 +129,7 @@ def problem_functions(problem: Problem) -> tuple[Functions, Relaxation, float]:
 def _rate(problem: Problem, relaxation: Relaxation, system: FlatSystem) -> Callable[..., tuple[Array, Array]]:
     """(constants, x, w, θ, h) → dx/dα (n,), running cost ()."""
     free, advances = tuple(problem.free), system.system.advances
-    # Within an exact step a running cost is averaged by Gauss's rule.
+    # Within an exact step, a running cost is averaged by the Gauss rule.
     moments = list(zip(*_GAUSS, strict=True)) if advances else [(0.0, 1.0)]
 
     def rate(constants: Any, flat: Array, w: Array, theta: Array, h: Array) -> tuple[Array, Array]:
@@ -144,8 +145,8 @@ def _rate(problem: Problem, relaxation: Relaxation, system: FlatSystem) -> Calla
         cost = 0.0
         for part, weight in moments:
             for i in range(u.shape[0]):
-                there = system.advance(model, settings, flat, u[i], part * h) if advances else flat
-                x, merged = model.layout.unflatten(there), system.merge(settings, u[i])
+                end = system.advance(model, settings, flat, u[i], part * h) if advances else flat
+                x, merged = model.layout.unflatten(end), system.merge(settings, u[i])
                 cost = cost + weight * shares[i] * problem.running(model, x, merged, horizon)
         return slope, cost / horizon
 
@@ -153,7 +154,7 @@ def _rate(problem: Problem, relaxation: Relaxation, system: FlatSystem) -> Calla
 
 
 def _paths(problem: Problem, relaxation: Relaxation, system: FlatSystem) -> PathFunctions:
-    """What must not exceed a limit all along; of mixed controls, the mean."""
+    """Quantities with a limit throughout training; for mixed controls, the mean."""
     free, bounds = tuple(problem.free), problem.path_bounds
     state, controls = zip(*(problem.read_by(bound.path) for bound in bounds), strict=True)
 

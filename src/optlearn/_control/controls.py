@@ -1,7 +1,7 @@
 """What can be optimised: controls over time, and free parameters.
 
-Solvers work on a vector w, of which every control has a few columns (``Relaxation``). A control answers all
-that they ask about its own columns, so a new kind of control is one more subclass of ``Control``.
+Solvers work on a vector w in which every control owns a few columns (``Relaxation``). A control answers all
+questions about its own columns, so a new kind of control is one more subclass of ``Control``.
 """
 
 from abc import ABC, abstractmethod
@@ -26,12 +26,12 @@ class Control(ABC):
     """A parameter that may change during training.
 
     Attributes:
-        lower, upper: the lowest and the highest value, and so the range of its mean over training.
-        values: the few values that it may take; none if it may take any between its bounds.
+        lower, upper: the lowest and highest value, hence also the range of its mean over training.
+        values: the few values that it may take; empty if it may take any value between its bounds.
         min_dwell: shortest training time (in α) that a value is kept.
         max_switches: how often the value may change.
         whole_numbers: also report the best schedule of whole numbers.
-        modes: of a control whose values are modes, their names and what they set.
+        modes: if its values are modes, their names and the parameters that they set.
     """
 
     lower: float
@@ -44,7 +44,7 @@ class Control(ABC):
 
     @property
     def needs_rounding(self) -> bool:
-        """Are its columns shares of values, of which a schedule takes one at a time?
+        """Are its columns shares of discrete values, of which a schedule takes one at a time?
 
         Drift and cost are then linear in these columns.
         """
@@ -52,12 +52,12 @@ class Control(ABC):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of its values, if they are modes."""
+        """Names of its values if they are modes."""
         return tuple(name for name, _ in self.modes)
 
     @property
     def limited(self) -> bool:
-        """Are there limits on switches or dwell?"""
+        """Is the number of switches or the dwell time limited?"""
         return self.max_switches is not None or self.min_dwell > 0
 
     @property
@@ -65,11 +65,11 @@ class Control(ABC):
     def start(self) -> float:
         """A value to begin with."""
 
-    # --- its columns of w: one, which is its value, unless a subclass says otherwise ----------------
+    # --- its columns of w: a single one, its value, unless a subclass overrides this ----------------
 
     @property
     def size(self) -> int:
-        """s, how many columns of w it has."""
+        """The number s of its columns of w."""
         return 1
 
     @property
@@ -79,7 +79,7 @@ class Control(ABC):
 
     @property
     def neutral(self) -> np.ndarray:
-        """(s,) columns that prefer nothing: where solvers start."""
+        """(s,) columns without any preference: where solvers start."""
         return np.array([self.start])
 
     @property
@@ -89,7 +89,7 @@ class Control(ABC):
 
     @property
     def vertices(self) -> np.ndarray:
-        """(n, s) columns that stand for each of its n values entirely."""
+        """(n, s) columns of each of its n pure values."""
         return np.zeros((0, 1))
 
     def shares(self, columns: np.ndarray) -> np.ndarray:
@@ -104,7 +104,7 @@ class Control(ABC):
         return [(columns[0], 1.0)]
 
     def encode(self, name: str, schedule: Schedule) -> np.ndarray:
-        """(J, s) its columns on the schedule's J intervals, where it is called ``name``.
+        """(J, s) its columns on the J intervals of a schedule in which it is called ``name``.
 
         Raises:
             SpecificationError: a value that is not admissible.
@@ -112,29 +112,29 @@ class Control(ABC):
         return schedule[name][:, None]
 
     def decode(self, columns: np.ndarray, rounded: bool) -> np.ndarray | Mixture:
-        """Values (I,) or a mixture, from its columns (I, s); ``rounded``: each stands for one value."""
+        """Values (I,) or a mixture, from its columns (I, s); ``rounded``: each row is a pure value."""
         return columns[:, 0].copy()
 
     # --- budgets and bounds ----------------------------------------------------------------------
 
     @property
     def mean_row(self) -> np.ndarray:
-        """Row a (n,) with a·shares its mean value; (1,) for a control without values, of its mean."""
+        """Row a (n,) such that a·shares is its mean value; (1,), for the mean itself, without values."""
         return np.ones(1)
 
     def reduced(self, row: np.ndarray, target: float) -> tuple[np.ndarray, float]:
-        """A constraint row·shares = target, as a row (s,) and a target for its columns."""
+        """A constraint row·shares = target, rewritten as a row (s,) and a target for its columns."""
         return row, target
 
     def nearest(self, values: np.ndarray) -> np.ndarray:
-        """The admissible values that are nearest to any ``values``."""
+        """The admissible values nearest to ``values``."""
         if not self.values:
             return np.asarray(np.clip(values, self.lower, self.upper))
         admissible = np.array(self.values)
         return np.asarray(admissible[np.argmin(np.abs(admissible - values[..., None]), axis=-1)])
 
     def broken_bounds(self, name: str, schedule: Schedule) -> list[str]:
-        """What a schedule breaks of its bounds or values, in words."""
+        """Violations of its bounds or values by a schedule, in words."""
         mixture = schedule.mixtures.get(name)
         values = schedule[name] if mixture is None else mixture.values[mixture.shares.max(axis=0) > 0]
         return self._outside(name, values)
@@ -145,9 +145,9 @@ class Control(ABC):
 
 @dataclass(frozen=True)
 class _Bounded:
-    """What may have any value between two bounds."""
+    """A quantity that may take any value between two bounds."""
 
-    lower: Any  # a float, once it is made; infinite, if there is no bound
+    lower: Any  # a float after initialisation; infinite without a bound
     upper: Any
     guess: float | None = None
 
@@ -167,7 +167,7 @@ class _Bounded:
 
     @property
     def may_be_infinite(self) -> bool:
-        """May there be no bound on a side?"""
+        """May a bound be infinite?"""
         return False
 
     @property
@@ -177,7 +177,7 @@ class _Bounded:
 
     @property
     def start(self) -> float:
-        """Where solvers start: the guess, the middle, or near the one bound or 0 if there is none."""
+        """Where solvers start: the guess, else the middle, else near the only bound, else 0."""
         if self.guess is not None:
             return self.guess
         if self.bounded:
@@ -188,7 +188,7 @@ class _Bounded:
 @checked
 @dataclass(frozen=True)
 class Free(_Bounded):
-    """A parameter optimised once, not over time.
+    """A parameter that is optimised but constant over training.
 
     Args:
         lower, upper: bounds, both finite.
@@ -199,11 +199,11 @@ class Free(_Bounded):
 @checked
 @dataclass(frozen=True)
 class Continuous(_Bounded, Control):
-    """A control with any value between two bounds; its column of w is the value.
+    """A control that may take any value between two bounds; its column of w is the value.
 
     Args:
-        lower, upper: bounds. Either may be infinite: ``solve`` then looks for the optimum within finite ones,
-            which it widens until they do not matter; its solution's problem has these.
+        lower, upper: bounds. Either may be infinite: ``solve`` then looks for the optimum within finite
+            bounds, which it widens until they do not matter; the solution's problem has these bounds.
         guess: where solvers start; the middle if not given.
         whole_numbers: also report the best schedule of whole numbers (``solution.whole_numbers``).
     """
@@ -230,7 +230,7 @@ class Continuous(_Bounded, Control):
 def _modes(
     check: Arguments, values: Mapping[str, Mapping[str, Any]]
 ) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
-    """Modes as something that can be compared; all must set the same parameters."""
+    """Modes in a hashable form; all must set the same parameters."""
     if len(values) < 2:
         check.fail("values", values, "must be at least two modes")
     first, names = next(iter(values)), sorted(next(iter(values.values())))
@@ -250,7 +250,7 @@ def _modes(
 
 
 def _held(check: Arguments, name: str, value: Any) -> Any:
-    """A number, or numbers, as something that can be compared."""
+    """A number or numbers in a hashable form."""
     numbers = as_numbers(value)
     if numbers is None or not np.all(np.isfinite(numbers)):
         check.fail(name, value, "must be a finite number, or numbers")
@@ -260,20 +260,20 @@ def _held(check: Arguments, name: str, value: Any) -> Any:
 @checked
 @dataclass(frozen=True)
 class Discrete(Control):
-    """A control with one of n values; its columns of w are the shares of all but the last.
+    """A control that takes one of n values; its columns of w are the shares of all but the last.
 
-    The drift of mixed values is the mean of their drifts, which is both outer convexification and the
+    The drift under mixed values is the mean of their drifts. This is both outer convexification and the
     physics of drawing samples at random.
 
     Args:
         values: at least two different numbers; or modes by name, each with its values of several parameters
             of the model: ``{"easy": {"noise": 0.1, "share": 0.9}, "hard": {"noise": 0.5, "share": 0.1}}``.
-            Modes are numbered from 0 in this order, and these numbers are the control's values.
+            Modes are numbered from 0 in this order; these numbers are the control's values.
         min_dwell: shortest training time (in α) that a value is kept.
         max_switches: how often the value may change.
 
     Attributes:
-        modes: pairs of a mode's name and the parameters that it sets; none if there are numbers only.
+        modes: pairs of a mode's name and the parameters that it sets; empty if the values are numbers.
     """
 
     values: tuple[float, ...]
@@ -307,7 +307,7 @@ class Discrete(Control):
 
     @property
     def given(self) -> Any:
-        """Its values as they were given: numbers, or modes by name."""
+        """Its values as the user wrote them: numbers, or modes by name."""
         return {name: dict(parameters) for name, parameters in self.modes} or self.values
 
     @property
@@ -377,7 +377,7 @@ class Discrete(Control):
 
     @override
     def reduced(self, row: np.ndarray, target: float) -> tuple[np.ndarray, float]:
-        # The last share is 1 less the others.
+        # The last share is 1 minus the others.
         return row[:-1] - row[-1], target - float(row[-1])
 
     def _position(self, name: str, value: float) -> int:

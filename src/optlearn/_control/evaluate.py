@@ -19,7 +19,7 @@ from optlearn._trajectory import Trajectory
 
 _RUNNING_ACCURACY = 1e-12  # of a piece of a running cost, relative to the whole
 _HALVINGS = 12
-# Largest tolerance: a certificate asks for an objective to 2e-5, whatever the error of its quadrature is.
+# Largest tolerance: a certificate needs the objective to 2e-5, whatever its quadrature error.
 LEAST_ACCURATE = 1e-6
 STATE_SHOWN = 6  # numbers of a state in a message
 
@@ -40,7 +40,7 @@ def evaluate(
         schedule: admissible values of all its controls up to its horizon. Budgets are not enforced.
         parameters: values of model parameters, free ones included. A free parameter named neither
             here nor in ``schedule.parameters`` is optimised for this schedule.
-        record: how many equally spaced training times to record.
+        record: number of equally spaced training times to record.
     """
     Arguments("evaluate").count("record", record, 2)
     check_values(problem, schedule)
@@ -56,9 +56,9 @@ def evaluate_anyway(
     record: int = 201,
     rtol: float = 1e-10,
 ) -> Trajectory:
-    """The same for any values of the controls, admissible or not.
+    """``evaluate`` for any values of the controls, admissible or not.
 
-    A costly drift is integrated to ``rtol`` or what suits it, whichever is larger.
+    A costly drift is integrated to ``rtol`` or its own suitable tolerance, whichever is larger.
     """
     return evaluate_compiled(*with_best_free(problem, schedule, parameters), schedule, record, rtol)
 
@@ -70,7 +70,7 @@ def evaluate_compiled(
     record: int = 201,
     rtol: float = 1e-10,
 ) -> Trajectory:
-    """The same for a problem that is compiled already, with the quadratures chosen then."""
+    """``evaluate`` for a compiled problem, with the quadratures that were chosen when compiling."""
     problem = compiled.problem
     trajectory = integrate(
         schedule=schedule,
@@ -89,7 +89,7 @@ def evaluate_compiled(
 
 
 def _not_finite(problem: Problem, objective: float, trajectory: Trajectory) -> str:
-    """What to say of an objective that is not finite along states that are."""
+    """The message about an objective that is not finite although all states are."""
     model, aim, errors = problem.model, problem.objective, trajectory["error"]
     where, value = -1, objective
     part = "integral" if aim.integral is not None else "cost" if aim.has_running else "terminal"
@@ -101,15 +101,15 @@ def _not_finite(problem: Problem, objective: float, trajectory: Trajectory) -> s
     pairs = zip(model.layout.names, trajectory.states[where], strict=True)
     state = ", ".join(f"{name} = {number:.4g}" for name, number in list(pairs)[:STATE_SHOWN])
     return (
-        f"{blamed} is {value:g} and must be finite; the state is, all along ({state} at "
+        f"{blamed} is {value:g} and must be finite; the state is finite throughout ({state} at "
         f"α = {trajectory.alpha[where]:.4g})."
     )
 
 
 def _integrator(compiled: CompiledProblem, rtol: float) -> dict[str, Any]:
-    """What to integrate, and how: a costly drift with steps far finer than its quadrature is accurate.
+    """Model and options of an integration; a costly drift is integrated far below its quadrature error.
 
-    Schedules are compared under one and the same quadrature, the solver's, whose error is the same for all.
+    All schedules are compared under the solver's own quadrature, so its error is the same for all.
     """
     if not compiled.engine.costly:
         return {"model": compiled.problem.model, "quadrature": compiled.problem.quadrature}
@@ -120,22 +120,24 @@ def _integrator(compiled: CompiledProblem, rtol: float) -> dict[str, Any]:
 def with_best_free(
     problem: Problem, schedule: Schedule, parameters: Mapping[str, float] | None
 ) -> tuple[CompiledProblem, dict[str, float]]:
-    """The problem with the given parameters, and its free ones: as given, or the best for the schedule."""
+    """The problem with the given parameters, and its free parameters: as given, or best for the schedule."""
     problem = _ending_with(problem, schedule)
     check_schedule(problem, schedule)
-    given = {**schedule.parameters, **(parameters or {})}
-    unknown = sorted(set(given) - set(problem.settings))
+    given_values = {**schedule.parameters, **(parameters or {})}
+    unknown = sorted(set(given_values) - set(problem.settings))
     if unknown:
         raise SpecificationError(
             f"unknown parameter {unknown[0]!r}; the model has {', '.join(sorted(problem.settings))}"
         )
-    fixed = {name: value for name, value in given.items() if name not in problem.free}
+    fixed = {name: value for name, value in given_values.items() if name not in problem.free}
     compiled = compile_problem(problem.with_parameters(**fixed))
-    return compiled, best_free(compiled, schedule, {n: v for n, v in given.items() if n in problem.free})
+    return compiled, best_free(
+        compiled, schedule, {n: v for n, v in given_values.items() if n in problem.free}
+    )
 
 
 def _ending_with(problem: Problem, schedule: Schedule) -> Problem:
-    """The problem, its horizon that of the schedule if it is free."""
+    """The problem; a free horizon is set to that of the schedule."""
     free = problem.free_horizon
     if free is None:
         return problem
@@ -174,7 +176,7 @@ def check_controls(problem: Problem, schedule: Schedule) -> None:
 
 
 def best_free(compiled: CompiledProblem, schedule: Schedule, given: Mapping[str, float]) -> dict[str, float]:
-    """All free parameters in the problem's order: the ``given`` ones, the best of the others."""
+    """All free parameters in the problem's order: ``given`` values, and the best values of the others."""
     free = compiled.problem.free
     missing = [i for i, name in enumerate(free) if name not in given]
     theta = np.array([float(given.get(name, f.start)) for name, f in free.items()])
@@ -235,10 +237,10 @@ def _objective(
 
 
 def integral(function: Callable[[np.ndarray], np.ndarray], edges: np.ndarray) -> float:
-    """∫ function from the first of ``edges`` to the last, to about 1e-11 of its size.
+    """∫ function dα from the first of ``edges`` to the last, to a relative accuracy of about 1e-11.
 
-    Gauss-Legendre on every piece between two edges; a piece that changes when it is halved is halved again.
-    All pieces that are in doubt are asked for in one call, since every call may integrate a trajectory.
+    Gauss-Legendre on every piece between two edges; a piece whose integral changes when it is halved is
+    halved again. All such pieces are evaluated in one call, since every call may integrate a trajectory.
     """
     left, right, total = edges[:-1], edges[1:], 0.0
     whole = _on_pieces(function, left, right)

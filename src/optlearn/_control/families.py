@@ -1,7 +1,7 @@
-"""The best schedule of a family with a few parameters: what baselines are made of.
+"""The best schedule of a family with a few parameters, as used for baselines.
 
-Trial schedules are integrated with fixed Runge-Kutta steps, which costs about a millisecond and is
-smooth in the parameters; values that are reported come from ``evaluate``. Importing this loads nothing heavy.
+Trial schedules are integrated with fixed Runge-Kutta steps, which takes about a millisecond and is smooth in
+the parameters; reported values come from ``evaluate``. Importing this loads nothing heavy.
 """
 
 from abc import ABC, abstractmethod
@@ -24,60 +24,60 @@ if TYPE_CHECKING:
     from optlearn._control.problem import Problem
 
 Bounds = tuple[float, float]
-# Parameters → schedule; and the same for any problem and number of intervals, which come first.
+# Parameters → schedule; and the same with problem and number of intervals as first arguments.
 Family = Callable[..., Schedule]
 
-# Runge-Kutta steps over the whole of training for a first look, and how often they become four times as many
-# where the dynamics are too fast for them.
+# Runge-Kutta steps over the whole of training for a first look, and how often they are quadrupled if the
+# dynamics are too fast for them.
 COARSE, REFINEMENTS = 120, 3
-# By how many more the search then takes: they do not move an optimum by more than 1e-6 of its parameter.
+# Factor of steps in the final search: its steps move the optimal parameter by less than 1e-6.
 FINER = 4
 # Points of the first look in each direction; the search then refines the best one.
 SCAN = {1: 17, 2: 6}
 # With more parameters: points in all, spread evenly, and how many of the best are refined.
 SPREAD, REFINED = 48, 3
-# Accuracy of the first number at a kink of the second, in units of that spacing: enough to compare kinks.
+# Accuracy of the first parameter at a kink of the second, in units of that spacing: enough to compare kinks.
 ROUGH = 2e-3
 # Accuracy of a first guess: of parameters, in units of that spacing, and of the objective.
 GUESSED = 0.02
 # Shift of a family's parameter: schedules are smooth in theirs, so this is exact to about 1e-10.
 DIFFERENCE = 1e-5
-# What stands for an objective that is none, in units of that at the start of a search.
+# Replaces an invalid objective, in units of the objective at the start of a search.
 FAR = 1e3
 GOLDEN = (3 - sqrt(5)) / 2
-# Share of a place within which round-off hides how a smooth function changes about its minimum.
+# Relative distance from a minimum within which round-off hides the change of a smooth function.
 FLAT = sqrt(float_info.epsilon)
 
 
 class _Searched(ABC):
-    """A baseline whose parameters are searched for.
+    """A baseline with optimised parameters.
 
-    A class rather than a closure, so that a solver can ask for a rough first guess: the schedule that it
-    makes of it has other digits anyway.
+    A class rather than a closure, so that a solver can ask for a rough first guess, since it changes the
+    schedule anyway.
     """
 
     def __call__(self, problem: "Problem", intervals: int) -> Schedule:
         return self._search(problem, intervals, rough=False)
 
     def roughly(self, problem: "Problem", intervals: int) -> Schedule:
-        """The same as a first guess of a solver, see ``_control.problem.first_guess``."""
+        """A rough version as a solver's first guess, see ``_control.problem.first_guess``."""
         return self._search(problem, intervals, rough=True)
 
     @abstractmethod
     def _search(self, problem: "Problem", intervals: int, rough: bool) -> Schedule:
-        """The best schedule: to many digits, or in a fifth of the time."""
+        """The best schedule, either to many digits or in a fifth of the time."""
 
 
 class BestOf(_Searched):
-    """A baseline: the best schedule of a family with one or two parameters.
+    """A baseline: the best schedule in a family with one or two parameters.
 
     Args:
         family: (problem, intervals, one or two numbers) → schedule. Free parameters of the problem that the
             schedule does not carry keep their guess.
-        bounds: lowest and highest value of each number, both allowed; or a function of the problem that
-            gives them.
-        kinks: intervals → values of the second number at which schedules are not smooth in it.
-        finish: (problem, intervals, best schedule) → what is made of it.
+        bounds: lowest and highest value of each parameter, both allowed; or a function of the problem that
+            returns them.
+        kinks: intervals → values of the second parameter at which schedules are not smooth in it.
+        finish: (problem, intervals, best schedule) → the final schedule.
     """
 
     def __init__(
@@ -102,12 +102,11 @@ class BestOf(_Searched):
 class BestOfLinear(_Searched):
     """A baseline: the best schedule B p, for a problem with one continuous control and nothing free.
 
-    The adjoint gives the gradient in p, so this suits drifts that are costly to evaluate.
+    The adjoint gives the gradient in p, so this suits expensive drifts.
 
     Args:
         control: name of the control.
-        basis: edges (I + 1,) → B (I, p); each of the p parameters may have any value that the control may
-            have.
+        basis: edges (I + 1,) → B (I, p); each of the p parameters has the range of the control.
     """
 
     def __init__(self, control: str, basis: Callable[[np.ndarray], np.ndarray]) -> None:
@@ -142,7 +141,7 @@ def best_of(
 ) -> Schedule:
     """The schedule ``family(*parameters)`` with the lowest objective; see ``BestOf``.
 
-    If it is only a first guess, which a solver improves on anyway, it may be ``rough``.
+    A first guess, which a solver improves anyway, may be ``rough``.
     """
     from optlearn._control.compiled import compile_problem
 
@@ -165,13 +164,13 @@ def best_parameters(
 
     Args:
         compiled: the problem.
-        family: p numbers → schedule; edges that move with the numbers are for one number only.
-        bounds: of each number.
-        first: (P, p) numbers of a first look (default: spread over all of their range).
+        family: p parameters → schedule; only families with one parameter may move edges with it.
+        bounds: bounds of each parameter.
+        first: (P, p) parameters of a first look (default: spread over their whole range).
         kinks: see ``BestOf``.
-        tolerance: share of the objective, and of the range of a number, that may be missed (default: what
-            round-off leaves, with finer steps).
-        steps: over the whole of training, in the first look.
+        tolerance: relative tolerance in the objective, and in the range of a parameter (default: limited by
+            round-off, with finer steps).
+        steps: steps over the whole of training in the first look.
     """
     lower, upper = (np.array(side, dtype=float) for side in zip(*bounds, strict=True))
     points, spacing = spread(lower, upper)
@@ -187,7 +186,7 @@ def best_parameters(
     else:
         ends = [_downhill(cost, point, spacing, lower, upper, tolerance) for point in ranked[:REFINED]]
         refined = min(ends, key=cost)
-    # A bound itself is among the points of the scan but is not always reached by a refinement.
+    # Bounds are points of the scan, but a refinement does not always reach them.
     return refined if cost(refined) < cost(best) else best
 
 
@@ -198,8 +197,8 @@ def spread(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray
         axes = [np.linspace(low, high, SCAN[p]) for low, high in zip(lower, upper, strict=True)]
         points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, p)
         return points, (upper - lower) / (SCAN[p] - 1)
-    # Multiples of a vector that is as irrational as can be, modulo 1: its entries are powers of the root of
-    # g^(p + 1) = g + 1.
+    # An additive recurrence with a maximally irrational vector, modulo 1: its entries are powers of the root
+    # of g^(p + 1) = g + 1.
     root = 2.0
     for _ in range(30):
         root = (1 + root) ** (1 / (p + 1))
@@ -208,13 +207,13 @@ def spread(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _scan(trial: "Trial", points: np.ndarray) -> tuple[np.ndarray, int]:
-    """Those of points (P, p) whose objective is finite, best first; and steps with which the best's is."""
+    """The points among (P, p) with a finite objective, best first; and the steps that the best one needs."""
     values = np.array([trial(point) for point in points])
     steps = np.full(len(points), trial.total_steps)
     for _ in range(REFINEMENTS):
         if np.all(np.isfinite(values)):
             break
-        # An unstable step, or dynamics that run away: finer steps tell.
+        # Either an unstable step or diverging dynamics: finer steps tell them apart.
         trial = replace(trial, total_steps=4 * trial.total_steps)
         for i in np.flatnonzero(~np.isfinite(values)):
             values[i], steps[i] = trial(points[i]), trial.total_steps
@@ -245,7 +244,7 @@ class Trial:
     def with_gradient(self, parameters: np.ndarray) -> tuple[float, np.ndarray]:
         """Objective and gradient (p,), for families whose edges do not move.
 
-        The adjoint gives the derivative in all controls; only how these follow the parameters is
+        The adjoint gives the derivative in all controls; only the dependence of these on the parameters is
         differenced.
         """
         schedule, w, theta = self._controls(parameters)
@@ -277,7 +276,7 @@ class Trial:
 
 
 def _best_first(cost: Trial, point: np.ndarray, spacing: np.ndarray, accuracy: float) -> np.ndarray:
-    """The point with the best first number within one spacing; a second one stays as it is."""
+    """The point with the best first parameter within one spacing; a second one stays as it is."""
     low, high = (np.clip(point[0] + side * spacing[0], cost.lower[0], cost.upper[0]) for side in (-1, 1))
     first = least_between(lambda x: cost(np.append(x, point[1:])), low, high, accuracy)
     return np.append(first, point[1:])
@@ -309,14 +308,14 @@ def _downhill(
         bounds=list(zip(lower / spacing, upper / spacing, strict=True)),
         jac=True,
         method="L-BFGS-B",
-        # Nearer to round-off, line searches fail, and try twenty times each.
+        # Closer to round-off, line searches fail after twenty trials each.
         options={"ftol": tolerance or 1e-13, "gtol": tolerance or 1e-9},
     )
     return np.asarray(np.clip(optimum.x * spacing, lower, upper))
 
 
 def _beyond_kinks(cost: Trial, refined: np.ndarray, spacing: np.ndarray, kinks: np.ndarray) -> np.ndarray:
-    """The best minimum near the one that was refined: each kink may hide another behind it."""
+    """The best minimum near the refined one: each kink may hide another behind it."""
     close = np.abs(kinks - refined[1]) <= spacing[1]
     near = kinks[close & (kinks > cost.lower[1]) & (kinks < cost.upper[1])]
     if not len(near):
@@ -335,12 +334,12 @@ def _beyond_kinks(cost: Trial, refined: np.ndarray, spacing: np.ndarray, kinks: 
 
 
 def least_between(function: Callable[[float], float], low: float, high: float, accuracy: float) -> float:
-    """Where a function is least between ``low`` and ``high``; of several minima it may find any.
+    """The minimiser of a function between ``low`` and ``high``; any one of several local minima.
 
-    Brent's method: to the lowest point of the parabola through the best three points, or a golden section
-    where the parabola leads outside or does not close in. SciPy's ``minimize_scalar`` does the same, but
-    takes longer to import than a search needs. Both ends are approached but not tried; where the function
-    is infinite, it is not least.
+    Brent's method: a step to the minimum of the parabola through the best three points, or a golden section
+    step if the parabola leads outside or does not converge. SciPy's ``minimize_scalar`` does the same, but
+    takes longer to import than a search needs. Both ends are approached but not evaluated; infinite values
+    are allowed.
     """
     start = low + GOLDEN * (high - low)
     best = [(function(start), start)]
@@ -370,7 +369,7 @@ def least_between(function: Callable[[float], float], low: float, high: float, a
 
 
 def _lowest_of_parabola(points: list[tuple[float, float]]) -> tuple[float, float]:
-    """How far it is from the first of three points (value, place): numerator and denominator."""
+    """Distance of the parabola's minimum from the first of three points (value, place), as a fraction."""
     if len(points) < 3:
         return 0.0, 0.0
     (value, x), (second_value, second), (third_value, third) = points

@@ -1,4 +1,4 @@
-"""From the best run to a solution: rounded, re-integrated, certified."""
+"""From the best run to a solution: rounding, re-integration, certificate."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,26 +22,26 @@ from optlearn._errors import RunawayError, UnphysicalStateError, count_of
 from optlearn._progress import Progress, Report
 from optlearn._trajectory import Trajectory
 
-# Lengths of finite differences, as shares of the ranges of controls, each a quarter of the one before, so
-# that two of its passes are new; and shares of first and second derivatives up to which two differences agree
-# well or roughly, and beyond which a derivative is wrong.
+# Lengths of finite differences, as shares of the controls' ranges. Each is a quarter of the one before, so
+# that one of its three passes is known already. And shares of first and second derivatives up to which two
+# differences agree well or roughly, and beyond which a derivative is wrong.
 DIFFERENCES = (1e-2, 2.5e-3, 6.25e-4)
 AGREE_WELL, AGREE, WRONG = 0.01, 0.1, 0.02
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search has come to.
+    """The outcome of a search.
 
     Attributes:
         rollout: the grid that it ended on.
-        method: of solution.
+        method: the solution method.
         best: the run that became the solution.
-        runs: all of them.
-        notes: for people, on what was left out.
-        options: of ``solve``, for the record.
-        dropped: starts without a finite objective.
-        negligible: gain that does not matter.
+        runs: all runs.
+        notes: notes for the user on what was left out.
+        options: options of ``solve``, for the record.
+        dropped: number of starts without a finite objective.
+        negligible: improvement that does not matter.
         unscouted: why no scouts looked, if none did.
     """
 
@@ -57,12 +57,12 @@ class SearchResult:
 
     @property
     def starts(self) -> Starts:
-        """What became of the starts, before anything went on from where they ended."""
+        """Summary of the starts, before any continuation from their ends."""
         return Starts.of(ends(self.rollout, self.runs), self.dropped, self.negligible, self.unscouted)
 
 
 def ends(rollout: Rollout, runs: list[Run]) -> list[float]:
-    """Where starts ended: of those that keep all limits, if any does. The others reach any objective."""
+    """Final objectives of the starts that keep all limits, if any does; others can reach any objective."""
     counted, weighing = [run for run in runs if run.counts], weighing_on(rollout)
     if weighing is not None and weighing.limits:
         kept = [run for run in counted if weighing.excess(rollout.costs(run.w, run.theta)) <= LIMITS_MET]
@@ -71,7 +71,7 @@ def ends(rollout: Rollout, runs: list[Run]) -> list[float]:
 
 
 def finish(search: SearchResult, tell: Report) -> Solution:
-    """Round the best run, re-integrate it, certify it; ``seconds`` are left to the caller."""
+    """Round the best run, re-integrate it and certify it; the caller sets ``seconds``."""
     rollout, best, notes = search.rollout, search.best, search.notes
     compiled, problem = rollout.compiled, rollout.compiled.problem
     final = Rounded(best.w, best.theta, best.objective)
@@ -98,7 +98,7 @@ def finish(search: SearchResult, tell: Report) -> Solution:
         trajectory = evaluate_compiled(compiled, _named(compiled, final.theta), schedule)
     except UnphysicalStateError as error:
         raise RunawayError(
-            f"the optimum with {count_of(rollout.steps, 'step')} in an interval runs away when it is "
+            f"the optimum found with {count_of(rollout.steps, 'step')} in an interval runs away when "
             "integrated accurately; take more intervals or steps, or tighten the bounds of the controls "
             f"({error})"
         ) from error
@@ -161,7 +161,7 @@ def certify(
     negligible: float = 0.0,
     path: Excess | None = None,
 ) -> tuple[Certificate, RolloutResult]:
-    """Certificate of relaxed controls, and the fine rollout that it is based on.
+    """Certificate of relaxed controls, and the fine rollout behind it.
 
     Args:
         rollout: the problem, with as many steps in each interval as the solver needed.
@@ -170,17 +170,17 @@ def certify(
         objective: re-integrated objective.
         solver_objective: objective on the solver's grid.
         relaxed_objective: re-integrated objective of the relaxed optimum, with discrete controls.
-        outcome: what the solver said.
-        starts: what became of them.
-        relaxed_controls: w and θ of the relaxed optimum. If given, it is *its* Hamiltonian gap that counts,
-            if it is smaller: what rounding costs is known exactly, as the relaxation gap, while the
-            Hamiltonian gap of a rounded schedule also counts what no schedule on this grid can win.
+        outcome: how the solver ended.
+        starts: summary of the starts.
+        relaxed_controls: w and θ of the relaxed optimum. If given, *its* Hamiltonian gap counts if it is
+            smaller: the cost of rounding is known exactly, as the relaxation gap, while the Hamiltonian gap
+            of a rounded schedule also counts improvements that no schedule on this grid can achieve.
         quadrature_error: change of the objective under a finer quadrature, if there is one.
-        weights: of several costs, if there are. The gap is then that of their weighted sum, plus what
-            the sum leaves out of the objective.
-        multipliers: of the budgets, in units of the Hamiltonian, near which to look for them.
-        negligible: gain that does not matter.
-        path: where the worst of the paths is worst, along a trajectory that was integrated accurately.
+        weights: of several costs, if there are several. The gap is then that of their weighted sum, plus
+            the difference between the objective and the sum.
+        multipliers: multipliers of the budgets, in units of the Hamiltonian, to start the search from.
+        negligible: improvement that does not matter.
+        path: the worst point of the worst path along an accurately integrated trajectory.
     """
     compiled, on_grid = rollout.compiled, False
     weighted = rollout
@@ -188,7 +188,7 @@ def certify(
     weighing, own = weighing_on(rollout), compiled.problem.weighing
     if weighing is not None and own is not None:
         costs = finely(rollout, w, theta)
-        # Paths are judged apart, along a finer trajectory.
+        # Paths are judged separately, along a finer trajectory.
         excess = own.excess(costs[: own.size])
         broken = unmet_limits(compiled.problem, costs[: own.size])
         on_grid = weighing.excess(costs) <= max(excess, KEPT)
@@ -196,7 +196,7 @@ def certify(
         weighted = rollout.weighted(Fixed(weights))
 
     def left_out(w: Controls, theta: FreeValues) -> float:
-        """What the weights leave out of the cost of controls."""
+        """Difference between the cost of controls and the weighted sum."""
         if weighing is None or weights is None:
             return 0.0
         return max(0.0, weighing.slack(finely(rollout, w, theta), weights))
@@ -232,7 +232,7 @@ def certify(
 
 
 def finely(rollout: Rollout, w: Controls, theta: FreeValues) -> np.ndarray:
-    """(K,) several costs, those of the final state with more steps than the solver has met limits with."""
+    """(K,) several costs; those of the final state are computed with more steps than the solver used."""
     costs, fine, own = rollout.costs(w, theta), finer(rollout), rollout.compiled.functions.weights
     if fine is not None:
         costs[:own] = fine.compiled.costs(fine.forward(w, theta)[1][-1], theta)
@@ -240,7 +240,7 @@ def finely(rollout: Rollout, w: Controls, theta: FreeValues) -> np.ndarray:
 
 
 def _is_blind(rollout: Rollout, rolled: RolloutResult, theta: FreeValues) -> bool:
-    """Has the objective no derivative, here or elsewhere? At an exact minimum it has none here only."""
+    """Is the objective's derivative zero here and elsewhere? At an exact minimum it is zero only here."""
     if np.any(rolled.costates) or rollout.compiled.problem.objective.has_running:
         return False
     relaxation = rollout.compiled.relaxation
@@ -250,15 +250,16 @@ def _is_blind(rollout: Rollout, rolled: RolloutResult, theta: FreeValues) -> boo
 
 
 def derivatives_differ(rollout: Rollout, w: Controls, theta: FreeValues) -> float:
-    """Share by which the derivative of the objective differs from its finite differences; 0: it does not.
+    """Relative difference between the objective's derivative and finite differences; 0 if they agree.
 
-    A quadrature does not see places move at which a loss jumps or bends, unless cut there (``breaks``): its
-    values are right, and its derivatives are not. All controls move away from their nearer bounds at once, by
-    steps so short that differences over twice the length say the same.
+    A quadrature does not see the places move at which a loss jumps or bends, unless it is split there
+    (``breaks``): its values are right, but its derivatives are not. All controls move away from their nearer
+    bounds at once, by steps so short that differences over twice the length agree.
     """
     if not rollout.compiled.engine.costly or rollout.compiled.problem.weighing is not None:
-        return 0.0  # few points see no jump as well; the worst of several costs may bend
-    rollout = with_fewer_steps(rollout, w, theta)  # a derivative belongs to its objective, however rough
+        return 0.0  # cheap rules have too few points to see a jump; the worst of several costs may have kinks
+    # The derivative must match its own objective, however rough.
+    rollout = with_fewer_steps(rollout, w, theta)
     low, high = rollout.compiled.relaxation.bounds
     inwards = np.where(w > (low + high) / 2, low - high, high - low)
     inwards = inwards * np.random.default_rng(0).uniform(0.2, 1.0, w.shape)
@@ -281,7 +282,7 @@ def derivatives_differ(rollout: Rollout, w: Controls, theta: FreeValues) -> floa
 def _gap(
     rollout: Rollout, w: np.ndarray, theta: np.ndarray, multipliers: np.ndarray | None
 ) -> tuple[float, RolloutResult]:
-    """What the minimum principle says is to be won by controls and free parameters; and the rollout."""
+    """Possible improvement in controls and free parameters by the minimum principle; and the rollout."""
     compiled, steps, rolled = rollout.compiled, rollout.steps, rollout.run(w, theta)
     gap, _, _ = hamiltonian_gap(compiled, rolled, w, theta, steps, multipliers)
     return max(float(gap), 0.0) + free_gap(compiled, rolled, w, theta, steps)[0], rolled
@@ -290,7 +291,7 @@ def _gap(
 def _weights(
     rollout: Rollout, rolled: RolloutResult, theta: np.ndarray, of_run: np.ndarray | None
 ) -> tuple[float, ...]:
-    """Of the costs, if there are several; by a baseline, which has none, the worst ones; sums of paths."""
+    """Weights of several costs, then sums over paths; the worst-case weights for a baseline without any."""
     compiled, weighing = rollout.compiled, rollout.compiled.problem.weighing
     if weighing is None:
         return ()
@@ -316,16 +317,17 @@ def _variant(
 
 
 def _quadrature_error(rollout: Rollout, w: Controls, theta: FreeValues) -> float | None:
-    """What a finer, independent quadrature changes of an objective; None: closed forms.
+    """Twice the change of an objective under a finer, independent quadrature; None with closed forms.
 
-    Where the error shrinks slowly, the difference of two rules is only a part of it: it is doubled.
+    Where the error shrinks slowly, the difference of two rules is only part of it, hence the factor 2.
     """
     compiled = rollout.compiled
     refined = compiled.functions.system.system.refined()
     if refined is None:
         return None
     other = compile_problem(replace(compiled.problem, model=refined, quadrature=None))
-    steps = with_fewer_steps(rollout, w, theta).steps  # what rules differ by hardly depends on them
+    # The difference of the rules hardly depends on the steps.
+    steps = with_fewer_steps(rollout, w, theta).steps
     once, again = (Rollout(each, rollout.edges, steps).objective(w, theta) for each in (compiled, other))
     return 2 * abs(again - once)
 

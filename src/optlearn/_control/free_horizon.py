@@ -1,9 +1,9 @@
 """The best length of training: a horizon that is optimised as a free parameter is.
 
 Training over an unknown time T is training over a known one, T₀, at T/T₀ times the pace: dx/ds =
-(T/T₀) f(x, u) for s from 0 to T₀. So T becomes a free parameter of a problem with a given horizon
-(``stretched``), which every method and the certificate know how to treat; its solution is then given in
-training time again.
+(T/T₀) f(x, u) for s from 0 to T₀. So T becomes a free parameter of a problem with a fixed horizon
+(``stretched``), which every method and the certificate can handle; its solution is then converted back to
+training time.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,20 +28,20 @@ from optlearn._pytrees import field
 from optlearn._schedule import Schedule
 from optlearn._trajectory import Trajectory
 
-# Share of the range within which a horizon is at its end.
+# A horizon within this share of the range from an end counts as being at that end.
 AT_BOUND = 1e-6
 
-# A problem with a given horizon, and a schedule to start from → its solution.
+# A problem with a fixed horizon, and a schedule to start from → its solution.
 Solve = Callable[[Problem, Schedule | None], Solution]
 
 
 def best_horizon(problem: Problem, solve: Solve, warm_start: Solution | Schedule | None) -> Solution:
-    """The solution at the best horizon; its problem has it.
+    """The solution at the best horizon; its problem has that horizon.
 
     Args:
-        problem: with a free horizon.
-        solve: a problem with a given one.
-        warm_start: of any horizon.
+        problem: a problem with a free horizon.
+        solve: solves a problem with a fixed one.
+        warm_start: a schedule of any horizon.
     """
     free = problem.free_horizon
     assert free is not None
@@ -52,14 +52,14 @@ def best_horizon(problem: Problem, solve: Solve, warm_start: Solution | Schedule
 
 
 class Stretched(Wrapped):
-    """A system at a pace that is a parameter: ``horizon`` of its own time pass in ``known`` of training.
+    """A system whose pace is a parameter: a time ``horizon`` of its own passes in ``known`` of training.
 
     Attributes:
         inner: the system.
         known: horizon of the problem that is solved.
-        spent: names of what is summed up on the way, after the inner state.
-        controls: whose integrals these are.
-        settled: of a member, the names of what all have spent together.
+        spent: names of the integrals appended to the inner state.
+        controls: the controls that these integrate.
+        settled: for a member, names of the integrals shared by all members.
     """
 
     known: Array
@@ -69,7 +69,7 @@ class Stretched(Wrapped):
 
     @cached_property
     def layout(self) -> Layout:
-        """That of the inner state, then what is spent."""
+        """Layout of the inner state, followed by the integrals."""
         if not self.spent:
             return self.inner.layout
         return JoinedLayout((self.inner.layout, NamedLayout.of("Stretched", self.spent)), ("", ""))
@@ -102,7 +102,7 @@ class Stretched(Wrapped):
         return {name: time * u[control] for name, control in zip(self.spent, self.controls, strict=True)}
 
     def each(self, x: Any, u: Settings) -> list[tuple[System, Any, Settings]]:
-        """What the inner system is made of; the horizon and what is spent are among the settings."""
+        """Members of the inner system; horizon and integrals are among their settings."""
         shared = {HORIZON: u[HORIZON], **(x[1] if self.spent else {})}
         return [
             (Stretched(member, self.known, settled=self.spent), state, {**settings, **shared})
@@ -118,7 +118,7 @@ class Stretched(Wrapped):
 
 @dataclass(frozen=True)
 class _Lasting:
-    """Running costs of which one counts for as long as training lasts."""
+    """Running costs, one averaged and one integrated over training time."""
 
     cost: Cost | None  # averaged
     integral: Cost
@@ -140,7 +140,7 @@ class _Setting:
 
 
 def stretched(problem: Problem) -> Problem:
-    """The problem with a given horizon whose free parameter ``horizon`` is that of ``problem``."""
+    """The problem with a fixed horizon whose free parameter ``horizon`` is that of ``problem``."""
     free = problem.free_horizon
     assert free is not None
     known = free.start
@@ -175,14 +175,14 @@ def _limit(budget: Budget, name: str) -> Limit:
 
 
 def _in_training_time(problem: Problem, solution: Solution) -> Solution:
-    """The solution of a stretched problem, as that of ``problem`` at the horizon that it found."""
+    """Converts the solution of a stretched problem to one of ``problem`` at the best horizon."""
     free = problem.free_horizon
     assert free is not None
     values = dict(solution.parameters)
     horizon = values.pop(HORIZON)
     plain = problem.at_horizon(horizon)
 
-    def told(schedule: Schedule) -> Schedule:
+    def rescaled(schedule: Schedule) -> Schedule:
         length = schedule.parameters.get(HORIZON, horizon)
         grid = schedule.grid * (length / schedule.horizon)
         grid[-1] = length
@@ -190,9 +190,9 @@ def _in_training_time(problem: Problem, solution: Solution) -> Solution:
         return replace(schedule, grid=grid, parameters=parameters)
 
     def variant(other: Variant | None) -> Variant | None:
-        return None if other is None else replace(other, schedule=told(other.schedule))
+        return None if other is None else replace(other, schedule=rescaled(other.schedule))
 
-    schedule = told(solution.schedule)
+    schedule = rescaled(solution.schedule)
     trajectory = evaluate(plain, schedule, values)
     names = plain.model.layout.names
     costates = Trajectory(

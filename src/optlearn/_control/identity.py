@@ -1,4 +1,4 @@
-"""Whether two problems are the same, told by names and numbers; and a problem that is missing."""
+"""Comparison of problems by names and numbers; and a placeholder for a missing problem."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
@@ -11,15 +11,15 @@ from optlearn._dynamics.ensemble import Ensemble
 from optlearn._errors import SpecificationError
 from optlearn._json import plain
 
-# Numbers that differ by less than this share are equal: a start may be computed on another machine.
+# Numbers that differ by less than this share count as equal: another machine may have computed a start.
 TOLERANCE = 1e-9
-SHOWN = 3  # differences that a message names
+SHOWN = 3  # number of differences in a message
 
 
 def description(problem: Problem) -> dict[str, Any]:
-    """Horizon, start, parameters, controls, free parameters, budgets and weights, in JSON's types.
+    """Horizon, start, parameters, controls, free parameters, budgets and weights, in JSON types.
 
-    Of a problem that is not in the file of its solution: what the file says of it.
+    For a problem that is missing from its solution's file: the description stored in the file.
     """
     if isinstance(problem, MissingProblem):
         return dict(problem.described)
@@ -64,12 +64,12 @@ def check_same(problem: Problem, described: Mapping[str, Any], what: str) -> Non
     """Raise unless a solution's problem, described by ``description``, is the given one.
 
     Args:
-        problem: the one that it should be.
-        described: the one that was solved.
-        what: the solution, for the message.
+        problem: the expected problem.
+        described: description of the solved problem.
+        what: name of the solution in the message.
 
     Raises:
-        SpecificationError: they differ; names what differs.
+        SpecificationError: they differ; the message lists the differences.
     """
     different = differences(described, description(problem))
     if different:
@@ -80,9 +80,9 @@ def check_same(problem: Problem, described: Mapping[str, Any], what: str) -> Non
 
 
 def _fields(part: Any) -> dict[str, Any]:
-    """What a control, budget or free parameter demands; where solvers start is no part of the problem."""
+    """Fields of a control, budget or free parameter without the guess, which is not part of the problem."""
     demands = {field.name: getattr(part, field.name) for field in fields(part) if field.name != "guess"}
-    # What most do not have is left out, as it is in files from before there was any.
+    # Rarely used fields are left out when empty: older files do not have them.
     demands = {name: value for name, value in demands.items() if value or name not in ("modes", "total")}
     return {"kind": type(part).__name__, **demands}
 
@@ -111,19 +111,19 @@ def _equal(described: Any, wanted: Any) -> bool:
 class ProblemNotInFileError(RuntimeError):
     """A saved solution is used in a way that needs its problem, and the file does not hold it.
 
-    A file holds numbers, not Python functions. Problems of ``ol.scenarios`` are made again from the
-    scenario's name and arguments; with any other one, make it yourself and give it to
+    A file holds numbers, not Python functions. Problems of ``ol.scenarios`` are rebuilt from the
+    scenario's name and arguments; make any other problem yourself and give it to
     ``ol.load(path, problem=…)``.
     """
 
 
 class MissingProblem(Problem):
-    """Stands for a problem of which only the name is known; every other use says so.
+    """Placeholder for a problem of which only the name is known; any other use raises an error.
 
     Args:
-        name: of the problem.
-        why: it is not here.
-        described: what the file says of it; see ``optlearn._control.identity.description``.
+        name: name of the problem.
+        why: reason why it is missing.
+        described: its description in the file; see ``optlearn._control.identity.description``.
     """
 
     described: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Whether a schedule keeps its paths, between the points that a solver looks at too."""
+"""Whether a schedule keeps its paths, including between the solver's grid points."""
 
 from dataclasses import replace
 
@@ -9,9 +9,9 @@ from optlearn._control.path import KEPT, Excess
 from optlearn._schedule import Schedule
 from optlearn._trajectory import Trajectory
 
-POINTS = 16  # in an interval, at least, and
-BETWEEN = 4  # in a step of the solver's, at which paths are looked at
-PAST = 16  # of these steps in an interval, all of them, more points are not worth their time
+POINTS = 16  # points in an interval, at least, and …
+BETWEEN = 4  # … in a step of the solver's, at which paths are checked
+PAST = 16  # steps in an interval beyond which more points are not worth their time
 
 
 def excesses(
@@ -21,14 +21,14 @@ def excesses(
     trajectory: Trajectory,
     steps: int = 1,
 ) -> list[Excess]:
-    """Of every side of every path, where it is worst along a trajectory that was integrated accurately.
+    """The worst point of every path bound along an accurately integrated trajectory.
 
     Args:
         compiled: the problem.
-        schedule: under which it was integrated.
+        schedule: the schedule of the trajectory.
         theta: (k,) free parameters.
-        trajectory: with dense output.
-        steps: of the solver's, in an interval.
+        trajectory: a trajectory with dense output.
+        steps: the solver's steps in an interval.
     """
     if not compiled.problem.paths:
         return []
@@ -40,18 +40,18 @@ def excesses(
     states = np.stack(list(trajectory.at(times).values()), axis=1)
     intervals = np.repeat(np.arange(schedule.intervals), points + 1)
     values = _values(compiled, schedule, theta, states, intervals)
-    found = []
+    path_excesses = []
     for bound, row in zip(compiled.problem.path_bounds, values, strict=True):
-        worst = int(np.argmax(row))  # which is that of a NaN, if there is one
+        worst = int(np.argmax(row))  # argmax returns the first NaN, if there is one
         size = abs(bound.limit) or float(np.abs(row).max()) or 1.0
-        found.append(Excess(bound, bound.sign * float(row[worst]), float(times[worst]), size))
-    return found
+        path_excesses.append(Excess(bound, bound.sign * float(row[worst]), float(times[worst]), size))
+    return path_excesses
 
 
 def with_paths(
     compiled: CompiledProblem, schedule: Schedule, theta: np.ndarray, trajectory: Trajectory
 ) -> Trajectory:
-    """The trajectory, with the courses of what paths limit."""
+    """The trajectory, with the time courses of the quantities that paths limit."""
     bounds = compiled.problem.path_bounds
     if all(bound.path.label in trajectory.values for bound in bounds):
         return trajectory
@@ -69,22 +69,22 @@ def _values(
     states: np.ndarray,
     intervals: np.ndarray,
 ) -> np.ndarray:
-    """(p, T) of what paths limit, at states (T, n) on the schedule's intervals (T,)."""
+    """(p, T) sign · quantity of each path bound, at states (T, n) on the schedule's intervals (T,)."""
     w = compiled.relaxation.own_vectors(schedule)[intervals]
     return np.array(compiled.engine.path_kernels.value(compiled.constants, states.T, w.T, theta))
 
 
-def worst(found: list[Excess]) -> Excess | None:
-    """The one that is exceeded most, or is nearest to its limit; None: there are no paths."""
+def worst(path_excesses: list[Excess]) -> Excess | None:
+    """The path bound that is exceeded most, or is closest to its limit; None without paths."""
 
     def over(excess: Excess) -> float:
         return (excess.bound.sign * excess.value - excess.bound.limit) / excess.size
 
-    return max(found, key=over, default=None)
+    return max(path_excesses, key=over, default=None)
 
 
 def broken_between(rollout: Rollout, w: np.ndarray, theta: np.ndarray) -> bool:
-    """Is a path that is kept at the ends of steps exceeded between them?"""
+    """Is a path exceeded between the ends of steps, although it is kept at them?"""
     weighing = weighing_on(rollout)
     if weighing is None or not rollout.compiled.problem.paths:
         return False

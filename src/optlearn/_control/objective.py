@@ -1,4 +1,4 @@
-"""What is minimised, and what must not exceed a limit."""
+"""The objective, and quantities that must not exceed a limit."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,24 +18,24 @@ from optlearn._signatures import checked
 
 Cost = Callable[[Any, Settings], Array]
 
-# Names of parameters, and the structure of a model → those names that its error reads.
+# Parameter names and the structure of a model → the names that its error reads.
 _READ: dict[Hashable, set[str]] = {}
 
 
 @checked
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised: a function of the final state, plus integrals over training.
+    """The quantity to minimise: a function of the final state plus integrals over training.
 
     Args:
         final: weight of the generalisation error at the end.
         average: weight of the generalisation error averaged over training.
         terminal: further function of the final state, ``terminal(x, u) → scalar``.
         cost: running cost, ``cost(x, u) → scalar``, *averaged* over training: its integral divided by the
-            horizon. ``x`` are the order parameters and ``u`` the settings at that time.
+            horizon. ``x`` is the state and ``u`` the settings at that time.
         integral: running cost, ``integral(x, u) → scalar``, *integrated* over training time.
-        tests: settings under which the error is measured, if not those of training: a mapping from
-            parameters to values; or pairs of a weight and such a mapping, whose errors are added up.
+        tests: settings under which the error is measured, if different from training: a mapping from
+            parameters to values; or pairs of a weight and such a mapping, for a weighted sum of errors.
     """
 
     final: float = 1.0
@@ -52,7 +52,7 @@ class Objective:
             )
         pairs = [(1.0, self.tests)] if isinstance(self.tests, Mapping) else self.tests
         try:
-            # As tuples, which can be told apart by what they hold.
+            # As tuples, which are hashable and compare by value.
             held = [(float(w), tuple(sorted((n, _held(v)) for n, v in dict(t).items()))) for w, t in pairs]
         except (TypeError, ValueError):
             raise SpecificationError(
@@ -62,18 +62,18 @@ class Objective:
 
     @classmethod
     def under(cls, *tests: Mapping[str, float], weights: Sequence[float] | None = None) -> "Objective":
-        """The final error under other settings than those of training; of several, the mean.
+        """The final error under settings other than those of training; the mean over several tests.
 
         Args:
             tests: settings of each test, such as ``{"test_noise": 0.5}``.
-            weights: of the tests, by default equal ones that add up to 1; any numbers are allowed: 1 and −1
-                give a difference.
+            weights: one per test; by default equal and adding up to 1. Any numbers are allowed: 1 and −1 give
+                a difference.
         """
         if not tests:
             raise SpecificationError("Objective.under: at least one test")
         shares = [1 / len(tests)] * len(tests) if weights is None else list(weights)
         if len(shares) != len(tests):
-            raise SpecificationError(f"weights must be {len(tests)} numbers, one a test, got {weights!r}")
+            raise SpecificationError(f"weights must be {len(tests)} numbers, one per test, got {weights!r}")
         return cls(tests=tuple(zip(shares, tests, strict=True)))
 
     @classmethod
@@ -88,19 +88,19 @@ class Objective:
 
     @classmethod
     def price(cls, per_sample: float = 1.0, per_step: float = 0.0, batch: str = "batch") -> "Objective":
-        """The average price of a training step and its samples; per_sample = 1 alone counts samples.
+        """The average price of a training step and its samples; per_sample=1 alone counts samples.
 
         Args:
             per_sample: price of a sample.
             per_step: price of a step, whatever its batch.
-            batch: the control that is the number of samples in a step.
+            batch: name of the control that sets the number of samples in a step.
         """
         check = Arguments("Objective.price")
         each, step = check.number("per_sample", per_sample, 0.0), check.number("per_step", per_step, 0.0)
         return cls(final=0.0, cost=Price(each, step, batch))
 
     def error(self, model: System, x: Any, u: Settings) -> Array:
-        """The error that counts: the model's own, or that of the tests."""
+        """The error to minimise: the model's own, or that of the tests."""
         if not self.tests:
             return model.error(x, u)
         total = jax.numpy.zeros(())
@@ -109,14 +109,14 @@ class Objective:
         return total
 
     def _tested(self, model: System, u: Settings) -> list[dict[str, Array]]:
-        """The settings of every test: those of training, some replaced. A member may lack one of them."""
+        """The settings of every test: those of training with some replaced, if the member has them."""
         return [model.settings({**u, **{n: v for n, v in values if n in u}}) for _, values in self.tests]
 
     def check_tests(self, model: System, x: Any, u: Settings) -> None:
-        """Raise if a test is impossible in state ``x``, or changes what the error does not read."""
+        """Raise if a test is impossible in state ``x``, or changes settings that the error does not read."""
         try:
             for _, values in self.tests:
-                model.settings(dict(values))  # an unknown name says what there is
+                model.settings(dict(values))  # the error for an unknown name lists the known ones
             tested = self._tested(model, u)
             for settings in tested:
                 check_settings(model, x, settings)
@@ -131,11 +131,11 @@ class Objective:
                 )
 
     def key(self, model: System, u: Settings) -> Hashable:
-        """What is minimised, with what own functions compute now: programs are kept by this."""
+        """Cache key of compiled programs: the objective, with the current code of user functions."""
         return self, digest("Objective", self.parts(model, u))
 
     def parts(self, model: System, u: Settings) -> list[Part]:
-        """The functions that a user may have written, with arguments to trace them."""
+        """Functions that a user may have written, with arguments to trace them."""
         return [
             (name, lambda x, u, f=f: f(x, Known("u", u)), (state, dict(settings)))
             for _, state, settings in model.each(model.state(), u)
@@ -144,11 +144,11 @@ class Objective:
         ]
 
     def terminal_value(self, model: System, x: Any, u: Settings) -> Array:
-        """The part that reads the final state."""
+        """The terminal part, a function of the final state."""
         return self._sum(self.final, self.terminal, model, x, u)
 
     def running_value(self, model: System, x: Any, u: Settings, horizon: Array) -> Array:
-        """The integrand of the rest, before division by the horizon."""
+        """The integrand of the running part, before division by the horizon."""
         averaged = self._sum(self.average, self.cost, model, x, u)
         return averaged if self.integral is None else averaged + horizon * self.integral(x, u)
 
@@ -161,7 +161,7 @@ class Objective:
 
     @property
     def called(self) -> str:
-        """The name of its value in summaries and the explorer."""
+        """Name of its value in summaries and the explorer."""
         if self.terminal is None and self.cost is None and self.integral is None:
             errors = {(1.0, 0.0): "final error", (0.0, 1.0): "mean error over training"}
             return errors.get((self.final, self.average), "objective")
@@ -174,22 +174,22 @@ class Objective:
 
 
 def _read_by_error(model: System, x: Any, u: dict[str, Array], names: tuple[str, ...]) -> set[str]:
-    """Those of the parameters ``names`` that the error depends on."""
+    """The parameters among ``names`` that the error depends on."""
     leaves, structure = jax.tree.flatten((model, x, u))
     key = (names, structure, tuple(map(np.shape, leaves)))
     if key in _READ:
         return _READ[key]
-    given = {name: u[name] for name in names}
+    named = {name: u[name] for name in names}
     with slips_explained(f"{type(model).__name__}.error"):
-        flags = dependencies(lambda given, x, u: model.error(x, {**u, **given}), given, x, u)
+        flags = dependencies(lambda named, x, u: model.error(x, {**u, **named}), named, x, u)
     read = {name for name, entries in flags.items() if np.any(entries)}
-    if not is_own(type(model)):  # what somebody wrote may read something else the next time
+    if not is_own(type(model)):  # user code may read something else the next time
         _READ[key] = read
     return read
 
 
 def _held(value: Any) -> Any:
-    """A number, or numbers, as something that can be compared."""
+    """A number or numbers in a hashable form."""
     numbers = as_numbers(value)
     if numbers is None:
         raise TypeError
@@ -214,9 +214,9 @@ class Limit:
     """A quantity that must not exceed a value at the end of training, or must equal it.
 
     Args:
-        objective: what is limited; of an ensemble, its mean over the members.
+        objective: the limited quantity; for an ensemble, its mean over the members.
         at_most: its largest allowed value.
-        equals: the value that it must have, instead.
+        equals: instead of ``at_most``, the exact value that it must have.
         name: its name in messages.
     """
 
@@ -247,5 +247,5 @@ class Limit:
         return f"exactly {self.value:g}" if self.equals is not None else f"at most {self.value:g}"
 
     def broken_by(self, value: float) -> str:
-        """The message about a final value that breaks it."""
+        """The message about a final value that violates it."""
         return f"{self.name} is {value:.6g} at the end; it must be {self.words}"

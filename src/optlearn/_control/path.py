@@ -1,4 +1,4 @@
-"""What must stay within limits all along training."""
+"""Quantities that must stay within limits throughout training."""
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from optlearn._engine.tracing.trace import dependencies
 from optlearn._errors import SpecificationError
 from optlearn._signatures import checked
 
-# Share of itself by which a limit may be exceeded somewhere along training.
+# Relative excess over a limit that is tolerated along training.
 KEPT = 1e-5
 
 
@@ -26,13 +26,13 @@ class Path:
     """A path constraint: a quantity that must stay within limits throughout training.
 
     Args:
-        quantity: what is limited: the name of a state, of an observable or ``"error"``, as in a trajectory;
+        quantity: the limited quantity: the name of a state or observable, or ``"error"``, as in a trajectory;
             a function ``quantity(x, u) → scalar`` of the state and the settings at that time; or an
-            ``Objective``, such as the error under other settings. Of an ensemble, its mean over the members;
-            of mixed controls, its mean over their values.
-        at_most: the most that it may be.
-        at_least: the least that it may be.
-        name: what to call it in messages and plots (default: the name that it has).
+            ``Objective``, such as the error under other settings. For an ensemble, its mean over the members;
+            for mixed controls, its mean over their values.
+        at_most: its largest allowed value.
+        at_least: its smallest allowed value.
+        name: its name in messages and plots (default: that of the quantity).
     """
 
     quantity: str | Objective | Callable[[Any, Settings], Array]
@@ -55,7 +55,7 @@ class Path:
 
     @property
     def objective(self) -> Objective | None:
-        """The quantity as an objective; None if it has a name."""
+        """The quantity as an objective; None if it is given by name."""
         if isinstance(self.quantity, str):
             return None
         if isinstance(self.quantity, Objective):
@@ -64,7 +64,7 @@ class Path:
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """Its name in messages and plots."""
         if self.name or isinstance(self.quantity, str):
             return self.name or str(self.quantity)
         called = "error" if isinstance(self.quantity, Objective) else getattr(self.quantity, "__name__", "")
@@ -72,19 +72,19 @@ class Path:
 
     @property
     def bounds(self) -> "list[PathBound]":
-        """Its sides, one or two."""
+        """Its one or two bounds."""
         sides = {1: self.at_most, -1: self.at_least}
         return [PathBound(self, sign) for sign, limit in sides.items() if limit is not None]
 
     @property
     def words(self) -> str:
-        """It and its limits, in words."""
+        """The path and its limits, in words."""
         sides = {"at least": self.at_least, "at most": self.at_most}
         limits = [f"{side} {value:g}" for side, value in sides.items() if value is not None]
         return f"{self.label} {' and '.join(limits)}"
 
     def check(self, model: System, x: Any, u: Settings) -> None:
-        """Raise unless it is a number in state x under settings u."""
+        """Raise unless the quantity is a number in state x under settings u."""
         for system, state, settings in model.each(x, u):
             named = Known("x", state) if isinstance(state, dict) else state
             with slips_explained(f"Path {self.label!r}"):
@@ -110,11 +110,11 @@ class Path:
         return outputs[str(self.quantity)]
 
     def key(self, model: System, u: Settings) -> Hashable:
-        """What is limited, with what own functions compute now: programs are kept by this."""
+        """Cache key of compiled programs: the quantity, with the current code of user functions."""
         return self.quantity if self.objective is None else self.objective.key(model, u)
 
     def reads(self, names: Iterable[str], model: System, x: Any, u: Settings) -> tuple[bool, bool]:
-        """Whether it depends on the state, and on any of the settings ``names``."""
+        """Whether the quantity depends on the state, and on any of the settings ``names``."""
 
         def values(given: Any, u: Any) -> list[Array]:
             return [self.value(*member) for member in model.each(given[0], {**u, **given[1]})]
@@ -126,11 +126,11 @@ class Path:
 
 @dataclass(frozen=True)
 class PathBound:
-    """One side of a path: sign · quantity ≤ limit.
+    """One bound of a path: sign · quantity ≤ limit.
 
     Attributes:
-        path: of which it is a side.
-        sign: 1 for the most, −1 for the least that it may be.
+        path: the path that it belongs to.
+        sign: 1 for an upper bound, −1 for a lower bound.
     """
 
     path: Path
@@ -138,13 +138,13 @@ class PathBound:
 
     @property
     def limit(self) -> float:
-        """The most that sign · quantity may be."""
-        given = self.path.at_most if self.sign > 0 else self.path.at_least
-        return self.sign * float(given)  # type: ignore[arg-type]
+        """Upper limit of sign · quantity."""
+        bound = self.path.at_most if self.sign > 0 else self.path.at_least
+        return self.sign * float(bound)  # type: ignore[arg-type]
 
     @property
     def size(self) -> float:
-        """Beside which it is small or large by how much the limit is exceeded; of a limit of 0, the other."""
+        """The scale of an excess: the limit's size; if that is 0, the other limit's."""
         return abs(self.limit) or abs(self.path.at_most or 0.0) or abs(self.path.at_least or 0.0) or 1.0
 
     @property
@@ -159,9 +159,9 @@ class Excess:
 
     Attributes:
         bound: the limit.
-        value: of the quantity there.
+        value: the quantity's value there.
         at: training time.
-        size: beside which it is much or little: the limit, or the largest value if that is 0.
+        size: scale of the excess: the limit, or the largest value if the limit is 0.
     """
 
     bound: PathBound
@@ -171,21 +171,21 @@ class Excess:
 
     @property
     def amount(self) -> float:
-        """By how much the limit is exceeded; 0 if it is kept."""
+        """The excess over the limit; 0 if it is kept."""
         return max(0.0, self.bound.sign * self.value - self.bound.limit)
 
     @property
     def share(self) -> float:
-        """The same as a share of its size."""
+        """The excess as a share of ``size``."""
         return self.amount / self.size
 
     @property
     def kept(self) -> bool:
-        """Up to what counts as small? Not a number is not kept."""
+        """Is the limit kept to within what counts as small? NaN counts as broken."""
         return self.share <= KEPT
 
     @property
     def words(self) -> str:
-        """What happens there."""
+        """Value and limit, in words."""
         path = self.bound.path
         return f"{path.label} is {self.value:.6g} at α = {self.at:.4g}, {self.bound.words} is allowed"

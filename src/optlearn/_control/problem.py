@@ -28,26 +28,26 @@ from optlearn._theory.expectation import AbstractQuadrature, AutoQuadrature
 # More would fill the memory before anything is computed.
 MOST_INTERVALS = 100_000
 
-# Own models, the names of their parameters and objectives: whether all are read has been looked at.
+# User-written models with parameter names and objectives that have been checked for unread parameters.
 _LOOKED_AT: set[Hashable] = set()
 
 Baseline = Callable[["Problem", int], Schedule]
 
-# What a free horizon is called among the free parameters.
+# Name of a free horizon among the free parameters.
 HORIZON = "horizon"
 
 
 class FreeHorizon(float):
-    """The longest of a range of horizons, of which the best is to be found.
+    """The upper end of a range of horizons, whose best one is to be found.
 
-    Whoever needs a number, as a baseline does, takes it for the horizon; another number in its place is a
-    given horizon.
+    Code that needs a number, such as a baseline, uses it as the horizon. A plain number in its place is a
+    fixed horizon.
     """
 
     range: Free
 
     def __new__(cls, allowed: Free) -> "FreeHorizon":
-        """From the range."""
+        """The upper end of a range, with the range attached."""
         made = super().__new__(cls, allowed.upper)
         made.range = allowed
         return made
@@ -60,17 +60,17 @@ class FreeHorizon(float):
 
 
 def first_guess(baseline: Baseline, problem: "Problem", intervals: int) -> Schedule:
-    """The schedule of a baseline for a solver to start from, which loses all digits of it at once.
+    """The schedule of a baseline as a solver's start, for which a few digits suffice.
 
-    A baseline that searches for its parameters may have a method ``roughly``, with the arguments of the
-    baseline itself, that takes less time.
+    A baseline that searches for its parameters may have a faster method ``roughly`` with the baseline's own
+    arguments.
     """
     make: Baseline = getattr(baseline, "roughly", baseline)
     return make(problem, intervals)
 
 
 def _with_modes(model: System, controls: Mapping[str, Control]) -> System:
-    """The model with controls whose values are modes among its parameters."""
+    """The model extended by the controls whose values are modes."""
     inner = model.inner if isinstance(model, Switched) else model
     tables: dict[str, dict[str, np.ndarray]] = {}
     for control_name, control in controls.items():
@@ -78,7 +78,7 @@ def _with_modes(model: System, controls: Mapping[str, Control]) -> System:
             continue
         names = [name for name, _ in control.modes[0][1]]
         if control_name in inner.parameters and not set(names) & set(inner.parameters):
-            continue  # an ensemble of systems that have it already
+            continue  # an ensemble whose members have it already
         if control_name in inner.parameters:
             raise SpecificationError(
                 f"controls: {control_name!r} has modes, and is a parameter of {type(inner).__name__} itself: "
@@ -109,29 +109,28 @@ class Problem:
         model: what is controlled: a learning model, or any other system.
         start: its state at α = 0 (``model.state(…)``, or a dictionary of named values).
         horizon: α_F, final training time (steps divided by N); ``Free(shortest, longest)`` to optimise it
-            too, and ``solve`` then finds it: its solution's problem has it. With ``reach``, the longest that
-            is allowed, or such a range.
-        controls: name of a model parameter → ``Continuous`` or ``Discrete``; or a name of your own → a
-            ``Discrete`` whose modes set several parameters at once.
+            too: the solution's problem then has the horizon that ``solve`` found. With ``reach``, the longest
+            horizon allowed, or such a range.
+        controls: name of a model parameter → ``Continuous`` or ``Discrete``; or a new name → a ``Discrete``
+            whose modes set several parameters at once.
         budgets: constraints on means or shares over training.
-        free: name of a model parameter → ``Free``: optimised once.
+        free: name of a model parameter → ``Free``: optimised, but constant over training.
         objective: what is minimised; the final generalisation error by default.
         parameters: values that replace the model's defaults.
         intervals: default number of equal control intervals.
-        baselines: name → function of (problem, intervals) that gives a schedule to compare with.
+        baselines: name → function (problem, intervals) → schedule to compare with.
         quadrature: for models without closed forms.
         name: shown in tables.
-        risk: of an ensemble, what counts instead of its mean; see ``ol.robust``.
+        risk: for an ensemble, the risk measure minimised instead of its mean; see ``ol.robust``.
         limits: further costs that must not exceed a value at the end of training.
-        paths: what must stay within limits all along training.
-        rivals: further objectives: what is minimised is the largest of them all; see ``ol.worst_of``.
-        reach: the objective to be reached, in the shortest training: ``solve`` then finds the horizon, and
-            its solution's problem has it.
-        shortest: with ``reach``, the shortest horizon that is looked at; by default a thousandth of the
-            longest.
+        paths: quantities that must stay within limits throughout training.
+        rivals: further objectives; the largest of all objectives is minimised; see ``ol.worst_of``.
+        reach: the target objective: ``solve`` finds the shortest training that reaches it, and the solution's
+            problem has that horizon.
+        shortest: with ``reach``, the shortest horizon to consider; by default a thousandth of the longest.
 
     Attributes:
-        made_by: the scenario and arguments that it was made of, if it was; None once it is changed.
+        made_by: the scenario and arguments that made it; None if no scenario did, or once it is changed.
     """
 
     model: System
@@ -152,7 +151,7 @@ class Problem:
     rivals: tuple[Objective, ...] = ()
     reach: float | None = None
     shortest: float = 0.0
-    # Not an argument, so that ``dataclasses.replace`` does not carry it over to another problem.
+    # Not an argument, so ``dataclasses.replace`` does not copy it to another problem.
     made_by: ScenarioCall | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -205,7 +204,7 @@ class Problem:
         for objective in self.objectives:
             objective.check_tests(self.model, self.start, settings)
         if self.rivals and self.risk is not None and self.risk.level < 1:
-            raise SpecificationError("several objectives of an ensemble have a worst case, but no CVaR")
+            raise SpecificationError("several objectives of an ensemble allow a worst case, but no CVaR")
         several = self.risk is not None or self.rivals
         if several and any(o.has_running for o in self.objectives):
             raise SpecificationError(
@@ -243,8 +242,8 @@ class Problem:
         for name, control in self.controls.items():
             if control.min_dwell > 0:
                 raise SpecificationError(
-                    f"{name!r} has min_dwell = {control.min_dwell:g}, which needs a given horizon, and this "
-                    "one is free: give max_switches instead"
+                    f"{name!r} has min_dwell = {control.min_dwell:g}, which needs a fixed horizon, but this "
+                    "one is free: use max_switches instead"
                 )
 
     @float64
@@ -254,7 +253,7 @@ class Problem:
             path.check(self.model, self.start, settings)
             if taken.setdefault(path.label, path.quantity) != path.quantity:
                 raise SpecificationError(
-                    f"paths: {path.label!r} is the name of something else: give this path another (name=…)"
+                    f"paths: the name {path.label!r} is taken: give this path another one (name=…)"
                 )
         for bound in self.path_bounds:
             value, path = float(self.path_value(bound, self.model, self.start, settings)), bound.path
@@ -266,12 +265,12 @@ class Problem:
 
     @float64
     def _warn_of_unread(self) -> None:
-        """Warn of parameters of a user's model that nothing reads: mostly a slip in a name."""
+        """Warn of parameters of a user's model that nothing reads: usually a misspelt name."""
         model, settings = self.model, self.settings
         case = type(model), frozenset(settings), self.objectives
         if case in _LOOKED_AT or not declares_all(type(model)):
             return
-        _LOOKED_AT.add(case)  # said once, and not of every copy
+        _LOOKED_AT.add(case)  # warn once, not for every copy
         parts = [*model.parts(), *(part for o in self.objectives for part in o.parts(model, settings))]
         traced = names_read(parts, settings)
         read = sorted(name for name in settings if name in traced or model.reads(name))
@@ -284,12 +283,12 @@ class Problem:
 
     @property
     def continuous(self) -> dict[str, Control]:
-        """Controls with any value between bounds."""
+        """Controls that may take any value between bounds."""
         return {n: c for n, c in self.controls.items() if not c.needs_rounding}
 
     @property
     def discrete(self) -> dict[str, Control]:
-        """Controls with a few values."""
+        """Controls that take one of a few values."""
         return {n: c for n, c in self.controls.items() if c.needs_rounding}
 
     @property
@@ -320,7 +319,7 @@ class Problem:
         return tuple(budget.over(self.horizon) for budget in self.budgets)
 
     def at_horizon(self, horizon: float) -> "Problem":
-        """The same problem with a given horizon, which still knows the scenario that it comes from."""
+        """The same problem with a fixed horizon; it keeps ``made_by``."""
         plain = replace(self, horizon=horizon, reach=None)
         made_by = self.made_by
         if made_by is not None and made_by.arguments.get("alpha_F") == self.horizon:
@@ -341,27 +340,27 @@ class Problem:
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
-        """The objective, its rivals, and those that are limited."""
+        """The objective, its rivals, and the limited quantities."""
         along = [path.objective for path in self.paths]
         limited = [*(limit.objective for limit in self.limits), *(o for o in along if o is not None)]
         return (self.objective, *self.rivals, *limited)
 
     @property
     def path_bounds(self) -> tuple[PathBound, ...]:
-        """The sides of all paths, in the order in which engines compute them."""
+        """The bounds of all paths, in the order in which engines compute them."""
         return tuple(bound for path in self.paths for bound in path.bounds)
 
     def read_by(self, path: Path) -> tuple[bool, bool]:
-        """Whether what a path limits depends on the state, and on controls."""
+        """Whether the quantity of a path depends on the state, and on controls."""
         return path.reads(self.controls, self.model, self.start, self.settings)
 
     def path_value(self, bound: PathBound, model: System, x: Any, u: Settings) -> Array:
-        """What must be at most ``bound.limit``, in state x under settings u."""
+        """The quantity that must not exceed ``bound.limit``, in state x under settings u."""
         return bound.sign * self._mean(bound.path.value, model, x, u)
 
     @cached_property
     def weighing(self) -> Weighing | None:
-        """How members, rivals and limits count together; None: there is one mean to be minimised."""
+        """How members, rivals and limits are combined; None if a single mean is minimised."""
         if self.risk is None and not (self.rivals or self.limits or self.paths):
             return None
         caps = np.ones(1) if self.risk is None else self.risk.caps(np.asarray(self.model.mean_weights))
@@ -369,7 +368,7 @@ class Problem:
         values = np.array([limit.value for limit in self.limits])
         sizes = np.abs(values)
         if np.any(sizes == 0):
-            # Beside a limit of 0 everything is large: what training starts with is the measure there.
+            # Relative to a limit of 0 everything is large: there, the value at the start sets the scale.
             settings = self.settings
             first = [
                 self._mean(o.objective.terminal_value, self.model, self.start, settings) for o in self.limits
@@ -383,7 +382,7 @@ class Problem:
         )
 
     def costs(self, model: System, x: Any, u: Settings) -> list[Array]:
-        """Costs at the final state, in the order of ``weighing``; one, if there is none."""
+        """Costs at the final state, in the order of ``weighing``; a single cost without it."""
         costs: list[Array] = []
         for objective in (self.objective, *self.rivals):
             if self.risk is None:
@@ -393,11 +392,11 @@ class Problem:
         return costs + [self._mean(o.objective.terminal_value, model, x, u) for o in self.limits]
 
     def running(self, model: System, x: Any, u: Settings, horizon: Array) -> Array:
-        """Integrand of what is averaged over training, before division by the horizon."""
+        """Integrand of the average over training, before division by the horizon."""
         return self._mean(partial(self.objective.running_value, horizon=horizon), model, x, u)
 
     def _mean(self, cost: Callable[..., Array], model: System, x: Any, u: Settings) -> Array:
-        """A cost, on average over what the model is made of."""
+        """A cost averaged over the members of the model."""
         costs = [cost(*member) for member in model.each(x, u)]
         if len(costs) == 1:
             return costs[0]

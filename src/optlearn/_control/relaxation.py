@@ -19,9 +19,9 @@ from optlearn._schedule import Mixture, Schedule, uniform_grid
 
 @dataclass(frozen=True)
 class Relaxation:
-    """The relaxed control vector w (m,) of a problem, interval by interval.
+    """The relaxed control vector w (m,) of a problem in each interval.
 
-    First the controls that keep their values, then those that become shares, in the problem's order.
+    Continuous controls come first, then those that become shares, each in the problem's order.
     """
 
     problem: Problem
@@ -35,13 +35,13 @@ class Relaxation:
 
     @cached_property
     def controls(self) -> tuple[str, ...]:
-        """Names, those that become shares last."""
+        """Names of controls; those that become shares come last."""
         controls = self.problem.controls
         return tuple(sorted(controls, key=lambda name: controls[name].needs_rounding))
 
     @property
     def vector_names(self) -> tuple[str, ...]:
-        """Names in the order of control vectors, which is the same for every schedule of these controls."""
+        """Names in the order of control vectors, the same for every schedule of these controls."""
         return tuple(sorted(self.controls))
 
     @property
@@ -51,7 +51,7 @@ class Relaxation:
 
     @property
     def curved(self) -> int:
-        """How many entries, the first ones, are no shares: the drift need not be linear in them."""
+        """Number of leading entries that are not shares: the drift need not be linear in them."""
         return sum(control.size for control in self.problem.continuous.values())
 
     @cached_property
@@ -62,7 +62,7 @@ class Relaxation:
 
     @cached_property
     def neutral(self) -> np.ndarray:
-        """(m,) controls that prefer nothing: guesses, and equal shares."""
+        """(m,) neutral controls: guesses, and equal shares."""
         return np.concatenate([self.problem.controls[name].neutral for name in self.controls])
 
     @cached_property
@@ -94,7 +94,7 @@ class Relaxation:
             columns = [w[i] for i in range(block.start, block.stop)]
             options = self.problem.controls[name].options(columns, values.get(name, ()))
             vectors = [[*v, value] for v in vectors for value, _ in options]
-            if len(options) > 1:  # a single one has all of the share
+            if len(options) > 1:  # a single value has the whole share
                 shares = [s * share for s in shares for _, share in options]
         order = [self.controls.index(name) for name in self.vector_names]
         return jnp.stack([jnp.stack([v[i] for i in order]) for v in vectors]), jnp.stack(shares)
@@ -109,7 +109,7 @@ class Relaxation:
         grid, other = uniform_grid(self.problem.horizon, intervals), schedule.grid
         left = np.maximum(grid[:-1, None], other[None, :-1])
         right = np.minimum(grid[1:, None], other[None, 1:])
-        inside = np.clip(right - left, 0.0, None)  # (I, J) lengths that the intervals have in common
+        inside = np.clip(right - left, 0.0, None)  # (I, J) overlaps of the intervals
         return np.asarray((inside / inside.sum(axis=1, keepdims=True)) @ self.own_vectors(schedule))
 
     def own_vectors(self, schedule: Schedule) -> np.ndarray:

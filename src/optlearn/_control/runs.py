@@ -1,6 +1,6 @@
-"""What a method of solution is: from starts to runs, and how these end.
+"""Solution methods: from starts to runs, and how runs end.
 
-A solver goes from one start to one run; a method may also be a strategy over several solvers. Both are
+A solver turns one start into one run; a method may also be a strategy over several solvers. Both are
 registered in ``methods``.
 """
 
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     from optlearn._control.compiled import Rollout
 
 
-# Share of the objective by which a sharper run may end above another, since an interior point stays inside
-# bounds, and still be the better schedule.
+# Share of the objective by which a sharper run may end above another and still be the better schedule, since
+# an interior point stays inside bounds.
 CLOSE = 1e-8
 
 
-# And share by which one that has converged may end above one that was cut short.
+# Share by which a converged run may end above one that was cut short.
 CUT_SHORT = 1e-6
 
 
 def is_as_low(objective: float, lowest: float) -> bool:
-    """Is an objective no higher than the lowest, up to what an interior point leaves?"""
+    """Is an objective no higher than the lowest, up to the distance that an interior point keeps?"""
     return objective <= lowest + CLOSE * abs(lowest)
 
 
 class Outcome(Enum):
-    """Every end of a solver; the value is advice."""
+    """All ways in which a solver can end; the value is advice."""
 
     SOLVED = "solved to tolerance"
     ACCEPTABLE = "solved to the looser, acceptable tolerance: compare with another method or more intervals"
     STALLED = (
-        "no further progress although the tolerance is not met: the certificate says how much may "
-        "be left to win; try more starts or another method"
+        "no further progress although the tolerance is not met: the certificate estimates the possible "
+        "improvement; try more starts or another method"
     )
     ITERATIONS = "stopped at the iteration limit: raise max_iterations, or warm start from this solution"
     INFEASIBLE = (
@@ -56,16 +56,16 @@ class Outcome(Enum):
         "or tighten the bounds"
     )
     COARSE = (
-        "the Runge-Kutta steps are too long for where it led: twice as many of them change the objective by "
-        "more than a hundredth; take more steps or intervals"
+        "the Runge-Kutta steps are too long for the dynamics that it reached: twice as many change the "
+        "objective by more than 1 %; take more steps or intervals"
     )
-    BEHIND = "ended early: another start led lower by far more than what was left to be won from this one"
+    BEHIND = "ended early: another start reached an objective far below what this one could still reach"
     INTERRUPTED = "stopped by the user; the best schedule so far is returned"
     FAILED = "the solver failed; the best schedule so far is returned; try another method or start"
 
     @property
     def ok(self) -> bool:
-        """Did the solver itself say that it converged?"""
+        """Did the solver itself report convergence?"""
         return self in (Outcome.SOLVED, Outcome.ACCEPTABLE)
 
 
@@ -88,12 +88,12 @@ _IPOPT = {
 
 
 def from_ipopt(status: str) -> Outcome:
-    """The outcome that an IPOPT return status stands for."""
+    """The outcome for an IPOPT return status."""
     return _IPOPT.get(status, Outcome.FAILED)
 
 
 class Tilt(NamedTuple):
-    """By how much gradients of an objective are steeper under a fine quadrature than under a coarse one.
+    """Gradient of an objective under a fine quadrature minus that under a coarse one.
 
     Attributes:
         by_w: (I, m) in the controls.
@@ -108,7 +108,7 @@ class Level(NamedTuple):
     """Where a run ended with a coarse quadrature.
 
     Attributes:
-        objective: of the problem with that.
+        objective: under that quadrature.
         steps: in each interval.
     """
 
@@ -117,11 +117,11 @@ class Level(NamedTuple):
 
 
 class Curvature(NamedTuple):
-    """What passes have learned of an objective's second derivatives: a problem like it has nearly the same.
+    """Second derivatives of an objective as learned from passes; a similar problem has nearly the same.
 
     Attributes:
         moves: directions (n,) of length 1 in the scaled controls (``FeasibleSet``).
-        changes: of the objective's gradient (n,) along each, per unit of length.
+        changes: changes of the objective's gradient (n,) along each, per unit of length.
     """
 
     moves: list[np.ndarray]
@@ -133,12 +133,12 @@ class Start:
     """A first guess: relaxed controls (I, m), free parameters (k,), and where it came from.
 
     Attributes:
-        near: it is the optimum of a problem like this one.
-        local: descend from where it is. Long steps to the minimum of the Hamiltonian lead starts that have
-            nothing in common into one basin, and where they end says nothing of another.
-        curvature: of that problem's objective, if it is known.
-        rival: the best run before it, from another start.
-        tilt: of a coarse quadrature, if it is known.
+        near: it is the optimum of a similar problem.
+        local: descend locally. Long steps to the minimum of the Hamiltonian lead unrelated starts into one
+            basin, so their ends would not be independent evidence.
+        curvature: that of the similar problem's objective, if known.
+        rival: the best earlier run from another start.
+        tilt: that of a coarse quadrature, if known.
     """
 
     name: str
@@ -157,13 +157,13 @@ class RunRecord:
 
     Attributes:
         start: name of the first guess.
-        solver: that went on from there.
+        solver: name of the solver.
         outcome: how it ended.
-        iterations: how many.
-        objective: of the discretised problem. Of a start that was followed with a coarse quadrature only: as
-            far above the best as it ended there.
+        iterations: number of iterations.
+        objective: of the discretised problem. If the start was followed with a coarse quadrature only: the
+            best objective plus its distance from the best under the coarse quadrature.
         seconds: wall-clock time.
-        steps: in each interval.
+        steps: Runge-Kutta steps in each interval.
     """
 
     start: str
@@ -175,12 +175,12 @@ class RunRecord:
     steps: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and text, for JSON."""
+        """Plain numbers and text for JSON."""
         return {**vars(self), "outcome": self.outcome.name.lower()}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "RunRecord":
-        """What ``to_dict`` was made from."""
+        """The inverse of ``to_dict``."""
         return cls(**{**data, "outcome": Outcome[data["outcome"].upper()]})
 
 
@@ -189,17 +189,17 @@ class Run:
     """Where a solver ended.
 
     Attributes:
-        record: how it went.
+        record: the record of the run.
         w: (I, m) relaxed controls.
         theta: (k,) free parameters.
         costates: (I, n) at the ends of the intervals, if the solver has them.
         budget_multipliers: (b,) of the mean of a·w over training, if the solver has them.
         gap: possible improvement, to first order, if the solver knows it.
-        counts: it began at a start and was not given up, so that its end says where that start leads.
-        weights: (K,) of several costs, if there are; see ``weighing``.
+        counts: it began at a start and was not abandoned, so its end shows where that start leads.
+        weights: (K,) of several costs, if there are several; see ``weighing``.
         curvature: of the objective, if the solver has learned it.
-        coarse: where it ended with a coarse quadrature, if it has gone on from there.
-        tilt: of that quadrature.
+        coarse: where it ended with a coarse quadrature, if it continued from there.
+        tilt: that of the coarse quadrature.
     """
 
     record: RunRecord
@@ -216,7 +216,7 @@ class Run:
 
     @property
     def objective(self) -> float:
-        """Of the discretised problem."""
+        """Objective of the discretised problem."""
         return self.record.objective
 
     @property
@@ -226,7 +226,7 @@ class Run:
 
     @property
     def iterations(self) -> int:
-        """How many."""
+        """Number of iterations."""
         return self.record.iterations
 
     @property
@@ -236,12 +236,12 @@ class Run:
 
     @property
     def astray(self) -> bool:
-        """Were the steps too long for where it led?"""
+        """Were the steps too long for the dynamics where it ended?"""
         return self.outcome is Outcome.COARSE
 
     @property
     def sharp(self) -> bool:
-        """Has it converged to all digits? Passes leave ragged what the objective hardly depends on."""
+        """Has it converged to all digits? Passes leave controls ragged where they hardly matter."""
         return self.outcome.ok and self.record.solver == "direct"
 
     def multipliers(self, horizon: float) -> np.ndarray | None:
@@ -251,30 +251,30 @@ class Run:
 
 
 def lowest(runs: Sequence[Run], rank: Callable[[Run], float] = lambda run: run.objective) -> Run:
-    """The run of the lowest rank; if that was cut short, one that has converged to nearly the same."""
+    """The run of lowest rank; if that was cut short, a converged one with nearly the same rank."""
     best = min(runs, key=rank)
     value = rank(best)
     converged = [run for run in runs if run.outcome.ok and rank(run) <= value + CUT_SHORT * abs(value)]
     return best if best.outcome.ok or not converged else min(converged, key=rank)
 
 
-# Steps in an interval, operations of a pass, and states up to which second derivatives are worth their price.
+# Up to so many steps in an interval, operations of a pass, and states, second derivatives pay off.
 DIRECT_STEPS, DIRECT_OPERATIONS, DIRECT_STATES = 128, 4_000_000, 256
-MOST_STEPS = 512  # in an interval: stiff dynamics on long intervals are stable with so many
-MOST_COSTLY_STEPS = 16  # where one rate takes a millisecond
+MOST_STEPS = 512  # in an interval: enough for stability of stiff dynamics on long intervals
+MOST_COSTLY_STEPS = 16  # where one evaluation of the drift takes a millisecond
 MOST_OPERATIONS = 50_000_000  # of a forward pass, which then takes a third of a second
-# Share of the objective by which twice as many steps may change it, and these have led to the right place.
+# Relative change of the objective with twice as many steps up to which a run has led to the right place.
 ASTRAY = 1e-2
 
 
 def is_long(rollout: "Rollout") -> bool:
-    """Whether forward-backward passes are all that one can afford: no second derivatives, no scouts."""
+    """Whether only forward-backward passes are affordable: no second derivatives, no scouts."""
     states = rollout.compiled.problem.model.layout.size
     return rollout.steps > DIRECT_STEPS or rollout.operations > DIRECT_OPERATIONS or states > DIRECT_STATES
 
 
 def finer(rollout: "Rollout") -> "Rollout | None":
-    """Twice as many steps; None: they are so many that nothing finer is tried."""
+    """The same rollout with twice as many steps; None at the maximum."""
     engine = rollout.compiled.engine
     if engine.costly:
         most = rollout.steps >= MOST_COSTLY_STEPS
@@ -284,14 +284,14 @@ def finer(rollout: "Rollout") -> "Rollout | None":
 
 
 def quickest(rollout: "Rollout") -> "Rollout":
-    """The same steps with the coarsest drift that there is: to see what steps do, it is as good."""
+    """The same steps with the coarsest drift available, which is good enough to judge the steps."""
     return rollout.coarser() or rollout
 
 
 def with_fewer_steps(
     rollout: "Rollout", w: np.ndarray, theta: np.ndarray, parts: Sequence[int] = (4, 2), share: float = ASTRAY
 ) -> "Rollout":
-    """A part of the steps, the first that changes the objective by no more than a share; else as it is."""
+    """Fewer steps, if these change the objective by no more than a given share; else the same."""
     if rollout.compiled.engine.exact:
         return rollout
     quick = quickest(rollout)
@@ -304,13 +304,13 @@ def with_fewer_steps(
 
 
 def led_astray(rollout: "Rollout", w: np.ndarray, theta: np.ndarray) -> bool:
-    """Can steps not be trusted here: do they lead to impossible states, or to another objective?"""
+    """Are the steps unreliable here: do they lead to impossible states, or to another objective?"""
     rollout = quickest(rollout)
     objective, states = rollout.forward(w, theta)
     if not rollout.compiled.is_possible(states[:: rollout.steps]):
         return True
     twice = finer(rollout)
-    # Written so that a NaN is astray too.
+    # Written so that NaN counts as astray too.
     return twice is not None and not (
         abs(twice.objective(w, theta) - objective) <= ASTRAY * abs(objective) + 1e-9
     )
@@ -324,8 +324,8 @@ class Method(ABC):
         max_iterations: of a solver (default: its own).
         tolerance: of a solver (default: its own).
         name: as in ``solve(method=…)``.
-        description: in a line.
-        optimises: false for a baseline: it takes the neutral start only, no finer steps, and never warns
+        description: in one line.
+        optimises: false for a baseline, which takes only the neutral start, no finer steps, and never warns
             that it has not converged.
     """
 
@@ -338,28 +338,28 @@ class Method(ABC):
 
     @abstractmethod
     def run_all(self, rollout: "Rollout", starts: Sequence[Start], tell: Report = silent) -> list[Run]:
-        """Where the starts end on the rollout's grid; after an interruption, only those until then."""
+        """Runs from the starts on the rollout's grid; after an interruption, only those until then."""
 
 
 class Solver(Method):
-    """A method that goes from one start to one run."""
+    """A method that turns one start into one run."""
 
     def run_all(self, rollout: "Rollout", starts: Sequence[Start], tell: Report = silent) -> list[Run]:
-        """One run from each start, which begins with the curvature that the one before has learned.
+        """One run from each start; each begins with the curvature that the previous one has learned.
 
-        Local descents do not: their ways are to be independent. Nothing follows where steps were too coarse:
-        they are so for the others too.
+        Local descents do not, because their paths must be independent. If the steps were too coarse, no
+        further start is run: they would be too coarse for the others too.
         """
         runs: list[Run] = []
         for start in starts:
-            known = runs[-1].curvature if runs and not start.local else start.curvature
-            runs.append(self.run(rollout, replace(start, curvature=known), tell))
+            curvature = runs[-1].curvature if runs and not start.local else start.curvature
+            runs.append(self.run(rollout, replace(start, curvature=curvature), tell))
             if runs[-1].interrupted or runs[-1].astray:
                 break
         return runs
 
     def run(self, rollout: "Rollout", start: Start, tell: Report = silent) -> Run:
-        """Go on from a start, and take the time."""
+        """Run from a start and record the time."""
         began = perf_counter()
         tell(Progress(f"{self.name}, from {start.name}"))
         run = self.solve(rollout, start, tell)
@@ -370,10 +370,10 @@ class Solver(Method):
 
     @abstractmethod
     def solve(self, rollout: "Rollout", start: Start, tell: Report = silent) -> Run:
-        """The best that is found from a start; it meets bounds and budgets."""
+        """The best result from a start; it meets bounds and budgets."""
 
     def record(
         self, rollout: "Rollout", start: Start, objective: float, outcome: Outcome, iterations: int
     ) -> RunRecord:
-        """A record of this solver's, without the time."""
+        """A record of this solver without the time."""
         return RunRecord(start.name, self.name, outcome, iterations, objective, 0.0, rollout.steps)

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from optlearn._json import plain
 
-# Arguments of all scenarios: their kind, and what they mean.
+# Arguments common to all scenarios: kind and meaning.
 COMMON: Mapping[str, tuple[Any, str]] = {
     "reach": (float | None, "an objective: the horizon is then the shortest that reaches it, up to alpha_F."),
     "shift": (Mapping[str, float] | None, "parameters of the test that differ from those of training."),
@@ -24,7 +24,7 @@ class ScenarioCall:
 
     Attributes:
         scenario: its name.
-        arguments: all of them, defaults included, as numbers, strings, lists and dictionaries.
+        arguments: all arguments, defaults included, as numbers, strings, lists and dictionaries.
     """
 
     scenario: str
@@ -32,7 +32,7 @@ class ScenarioCall:
 
 
 def scenario(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """``function``, whose problems know the call that they come from; it also takes what is ``COMMON``.
+    """``function`` with problems that record the call which made them, and with the ``COMMON`` arguments.
 
     A problem that is changed afterwards (``dataclasses.replace``) forgets it.
     """
@@ -59,7 +59,7 @@ def scenario(function: Callable[_P, _R]) -> Callable[_P, _R]:
         try:
             arguments = {name: plain(value) for name, value in values.items()}
         except TypeError:
-            return problem  # a function cannot be written down
+            return problem  # a function cannot be serialised
         object.__setattr__(problem, "made_by", ScenarioCall(function.__name__, arguments))
         return problem
 
@@ -88,12 +88,12 @@ def _shifted(name: str, problem: Any, shift: Any) -> Any:
 
 
 def _show_common(made: Any, signature: inspect.Signature) -> None:
-    """Show the common arguments in a signature and in the docstring, whose last section are arguments."""
+    """Add the common arguments to a signature and to the docstring, whose last section is "Args"."""
     keyword = inspect.Parameter.KEYWORD_ONLY
     more = [
         inspect.Parameter(name, keyword, default=None, annotation=kind) for name, (kind, _) in COMMON.items()
     ]
-    # Those of one kind stay in order; an argument that collects all others must stay the last.
+    # Arguments of one kind stay in order; ``**options`` must stay last.
     parameters = sorted([*signature.parameters.values(), *more], key=lambda parameter: parameter.kind)
     made.__signature__ = signature.replace(parameters=parameters)
     lines = "".join(f"\n    {name}: {meaning}" for name, (_, meaning) in COMMON.items())
@@ -101,7 +101,7 @@ def _show_common(made: Any, signature: inspect.Signature) -> None:
 
 
 def _by_name(call: inspect.BoundArguments) -> dict[str, Any]:
-    """Arguments by name, those of ``**options`` among them."""
+    """Arguments by name, including those in ``**options``."""
     named = dict(call.arguments)
     for name, parameter in call.signature.parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:

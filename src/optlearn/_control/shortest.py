@@ -1,8 +1,8 @@
 """The shortest training that reaches a given objective.
 
-V(T), the best objective at horizon T, is found by plain solves, each from the schedule of the one before,
-stretched; so every horizon that is tried has a certificate of its own, whatever the method. The smallest T
-with V(T) ≤ reach is bracketed and closed in on by false position (with Illinois' correction).
+V(T), the best objective at horizon T, comes from plain solves, each started from the stretched schedule of
+the previous one, so every horizon tried has its own certificate, whatever the method. The smallest T with
+V(T) ≤ reach is bracketed and then refined by false position with the Illinois correction.
 """
 
 import warnings
@@ -17,21 +17,21 @@ from optlearn._errors import SpecificationError
 
 ACCURACY = 1e-9  # of the horizon, relative
 _MOST = 60  # solves
-_DOUBLINGS = 8  # of the horizon on the way to the longest
+_DOUBLINGS = 8  # of the horizon, up to the longest
 
 # A plain problem, and a solution to start from → its solution.
 Solve = Callable[[Problem, Solution | None], Solution]
 
 
 def shortest(problem: Problem, solve: Solve) -> Solution:
-    """The solution at the smallest horizon, from ``problem.shortest`` to its horizon, that reaches enough.
+    """The solution at the smallest horizon that reaches the target, from ``problem.shortest`` upwards.
 
     Args:
-        problem: with ``reach``.
-        solve: a plain problem.
+        problem: a problem with ``reach``.
+        solve: solves a plain problem.
 
     Raises:
-        SpecificationError: no horizon reaches it; says what is reached at best.
+        SpecificationError: no horizon reaches it; the message says what is reached at best.
     """
     reach = problem.reach
     assert reach is not None
@@ -39,14 +39,14 @@ def shortest(problem: Problem, solve: Solve) -> Solution:
 
     def at(horizon: float) -> Solution:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotConvergedWarning)  # ``_finished`` says what matters
+            warnings.simplefilter("ignore", NotConvergedWarning)  # ``_finished`` warns instead
             tried.append(solve(problem.at_horizon(horizon), tried[-1] if tried else None))
         return tried[-1]
 
     low_end = at(problem.shortest)
     if low_end.objective <= reach:
         return _finished(problem, low_end, tried)
-    # From below: far beyond the shortest horizon there may be nothing left to win.
+    # From below, since far beyond the shortest horizon the objective may be flat.
     horizons = [problem.horizon / 2**k for k in reversed(range(_DOUBLINGS))]
     for horizon in [h for h in horizons if h > problem.shortest]:
         high = at(horizon)
@@ -56,7 +56,7 @@ def shortest(problem: Problem, solve: Solve) -> Solution:
     else:
         best = min(tried, key=lambda one: one.objective)
         raise SpecificationError(
-            f"reach must be an objective that training gets to, got {reach:g}: the best up to "
+            f"reach must be an objective that training can reach, got {reach:g}: the best up to "
             f"α = {problem.horizon:g} is {best.objective:.6g}, at α = {best.problem.horizon:.4g}"
         )
     low, below, above = low_end.problem.horizon, _distance(low_end, reach), _distance(high, reach)
@@ -64,7 +64,7 @@ def shortest(problem: Problem, solve: Solve) -> Solution:
     while above < 0 and high.problem.horizon - low > ACCURACY * high.problem.horizon and len(tried) < _MOST:
         end = high.problem.horizon
         middle = (low * above - end * below) / (above - below)
-        # Nothing is gained by less than the accuracy on either side.
+        # A trial closer to either end than the accuracy gains nothing.
         middle = float(np.clip(middle, low + 0.3 * ACCURACY * end, end - 0.3 * ACCURACY * end))
         solution = at(middle)
         value = _distance(solution, reach)
@@ -80,7 +80,7 @@ def shortest(problem: Problem, solve: Solve) -> Solution:
 
 
 def _distance(solution: Solution, reach: float) -> float:
-    """How far the objective is from its goal; as a logarithm where that makes sense, which is straighter."""
+    """Distance of the objective from its target; a logarithm, which is closer to linear, if possible."""
     if reach > 0 and solution.objective > 0:
         return float(np.log(solution.objective / reach))
     return solution.objective - reach
@@ -95,5 +95,5 @@ def _finished(problem: Problem, solution: Solution, tried: Sequence[Solution]) -
     )
     doubtful = sum(one.problem.horizon < horizon and not one.certificate.converged for one in tried)
     if doubtful:
-        note += f"; {doubtful} of them, at shorter ones, did not converge: a shorter one may reach it too"
+        note += f"; {doubtful} of them, at shorter horizons, did not converge: a shorter one may reach it too"
     return replace(solution, notes=(*solution.notes, note))

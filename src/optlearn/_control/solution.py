@@ -1,4 +1,4 @@
-"""What a solver hands back."""
+"""Solutions: what solvers return."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class NotConvergedWarning(UserWarning):
 
 
 def warn_not_converged(name: str, certificate: Certificate) -> None:
-    """Warn, unless a certificate says converged."""
+    """Warn unless the certificate says converged."""
     if not certificate.converged:
         warn(
             f"{name}: not converged: {'; '.join(certificate.reasons)}. {explained('not-converged')}",
@@ -61,15 +61,14 @@ class Solution:
         outcome: how the solver ended, with advice.
         seconds: wall-clock time.
         runs: a record of each run: start, solver, outcome, iterations, objective, seconds, steps.
-        options: of ``solve`` that it was found with, the seed among them.
+        options: the options of ``solve``, including the seed.
         provenance: of a solution from a file: when it was saved, versions, git revision.
-        weights: of a worst case, the multipliers of the members, which add up to 1: above 0 for those that
-            are the worst; then those of limits, and of the sides of paths: how much the objective falls for
-            each unit by which one is loosened. Empty if one cost is minimised.
-        past: of a training that was planned again, the schedule until then; times of everything else count
-            from there on.
-        curvature: of the objective, as passes have learned it: a solve that starts from here begins with it.
-            It is not saved.
+        weights: for a worst case, the multipliers of the members, which add up to 1 and are positive only for
+            the worst members; then those of limits and of path bounds: how much the objective falls per unit
+            by which a limit is relaxed. Empty if a single cost is minimised.
+        past: after replanning, the schedule until then; all other times count from there on.
+        curvature: of the objective, as learned by forward and backward passes: a solve that starts from this
+            solution reuses it. It is not saved.
     """
 
     problem: Problem
@@ -94,13 +93,13 @@ class Solution:
 
     @property
     def full_schedule(self) -> Schedule:
-        """From the beginning of training: the past, if there is one, and the schedule; for adapters."""
+        """The schedule from the beginning of training, including the past if there is one; for adapters."""
         schedule = self.schedule.with_parameters(**self.parameters)
         return schedule if self.past is None else self.past.followed_by(schedule)
 
     @property
     def mixed_schedule(self) -> Schedule:
-        """The best schedule that may mix values: what solvers, which work on shares, can start from."""
+        """The best schedule that may mix values; solvers, which work on shares, can start from it."""
         return self.schedule if self.relaxed is None else self.relaxed.schedule
 
     def replan(
@@ -111,20 +110,21 @@ class Solution:
         parameters: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> "Solution":
-        """The optimal rest of training from α = ``at`` on; what was scheduled before is kept.
+        """The optimal remainder of training from α = ``at`` on; the schedule before that is kept.
 
-        The result's ``schedule``, trajectory and objective are those of the rest, from time 0;
-        ``full_schedule`` is what adapters take, from the beginning. Budgets hold for the whole of training,
-        past included; where no grid from ``at`` on holds the shares that are left, the plan is kept up to
-        the next edge of its grid. Free parameters that training reads keep their values.
+        The result's ``schedule``, trajectory and objective cover the remainder, from time 0;
+        ``full_schedule`` covers all of training, for adapters. Budgets hold for the whole of training,
+        including the past; if no grid from ``at`` on can hold the remaining shares, the old plan is kept up
+        to the next edge of its grid. Free parameters that training reads keep their values.
 
         Args:
             at: training time, from the beginning.
-            state: measured then, all of it, as ``Problem.start`` takes it or as a flat array (default: the
-                predicted one).
-            horizon: where training ends (default: as planned); later extends the run, earlier shortens it.
-            parameters: values that turned out to be different.
-            options: of ``ol.solve`` (default: one start, the old schedule; intervals as long as before).
+            state: the complete state measured at that time, in the form of ``Problem.start`` or as a flat
+                array (default: the predicted one).
+            horizon: new end of training (default: as planned).
+            parameters: values of parameters that turned out to be different.
+            options: options of ``ol.solve`` (default: one start, the old schedule; intervals as long as
+                before).
         """
         from optlearn._planning.replan import replan
 
@@ -161,7 +161,7 @@ class Solution:
         """Write a self-contained HTML page: summary, plots, certificate, provenance.
 
         Args:
-            path: where to.
+            path: file to write.
             baselines: compare with the problem's baseline schedules, which takes a few seconds.
         """
         from optlearn.plotting.report import write_report
@@ -173,8 +173,8 @@ class Solution:
         """Write a PyTorch script that trains a small network under the schedule and prints the loss.
 
         Args:
-            path: where to.
-            N: inputs of the network.
+            path: file to write.
+            N: input dimension of the network.
             steps: optimiser steps; None for N·α_F.
         """
         from optlearn.practice.script import training_script

@@ -55,17 +55,17 @@ from optlearn._signatures import checked
 
 __all__ = ["METHODS", "continuation", "solve"]
 
-# Steps in an interval, at least, at whose ends paths are kept.
+# Minimum number of steps in an interval with paths, which are enforced at the ends of steps.
 PATH_STEPS = 2
-# How many times more steps follow, where they have led astray.
+# Factor by which the number of steps grows after steps have led astray.
 FAR_FINER = 4
-# Times that scouts go, each from other places, while they come back with something lower.
+# Rounds of scouts, each from new places, while they find something lower.
 SCOUTINGS = 2
-# Passes through training that a start takes where expectations are quadratures (measured: 60 to 125).
+# Passes through training per start where expectations are quadratures (measured: 60 to 125).
 PASSES = 100
 
 
-# Trials with too large a rate or too long a step overflow; what is not finite is looked for and left.
+# Trials with too large a rate or too long a step overflow; results that are not finite are discarded.
 @checked
 @float64
 @np.errstate(over="ignore", invalid="ignore")
@@ -86,26 +86,26 @@ def solve(
     """The optimal schedule of ``problem``, with a certificate.
 
     Args:
-        problem: what to solve; with a free horizon the best one is found as well, with ``reach`` the
-            shortest that reaches it.
+        problem: the problem; a free horizon is optimised too, and with ``reach`` the shortest horizon that
+            reaches the target is found.
         intervals: equal control intervals (default: the problem's).
         method: "auto", "direct", "indirect" or "greedy"; see ``METHODS``.
-        starts: how many first guesses to optimise: the warm start, a neutral guess, the problem's
-            baselines from the best on, then random ones that lead the state along different paths (default:
-            3; without baselines 6, or 2 where every pass is a wide quadrature; from a solution whose solver
-            converged, that alone, and the others only if it leads nowhere).
-        seed: of the random starts.
-        warm_start: a solution or schedule to start from, of this problem or of one like it: it is stretched
-            to the horizon, and values that are not admissible take the nearest that are.
+        starts: how many first guesses to optimise: the warm start, a neutral guess, the problem's baselines
+            in order of their objectives, then random ones that lead the state along different paths
+            (default: 3; without baselines 6, or 2 where every pass is a wide quadrature; with a converged
+            solution as warm start only this one, and others only if it fails).
+        seed: seed of the random starts.
+        warm_start: a solution or schedule of this or a similar problem to start from: it is stretched to the
+            horizon, and inadmissible values are replaced by the nearest admissible ones.
         steps: Runge-Kutta steps in each interval (default: as many as the first guess needs for
-            1e-8; twice as many, again and again, if the optimum needs more).
-        max_iterations: of the solver.
-        tolerance: of the solver (default: 1e-10 for direct, 1e-7 for indirect).
-        negligible: gain that does not matter, in units of the objective: gaps up to it count as small
-            (default: 1e-7 of the best first guess), beside those that are small shares of the objective.
-        progress: True for a bar, on stderr or in a notebook; False for none; None for one in terminals and
-            notebooks once it takes more than a few seconds; or a function that is called with a ``Progress``
-            at every stage, and as the gap falls. Quadratures also tell how long it may take.
+            1e-8; doubled repeatedly if the optimum needs more).
+        max_iterations: maximum iterations of the solver.
+        tolerance: tolerance of the solver (default: 1e-10 for direct, 1e-7 for indirect).
+        negligible: improvement that does not matter, in units of the objective: gaps up to it count as small
+            (default: 1e-7 of the best first guess), as do gaps that are small shares of the objective.
+        progress: True for a bar, on stderr or in a notebook; False for none; None for a bar in terminals and
+            notebooks after a few seconds; or a function that is called with a ``Progress`` at every stage,
+            and as the gap falls. With quadratures it also estimates the time left.
 
     Returns:
         A solution, converged or not; if not, a ``NotConvergedWarning`` says why.
@@ -138,11 +138,11 @@ def solve(
 def _solve(
     problem: Problem, warm_start: Solution | Schedule | None, options: dict[str, Any], tell: Report
 ) -> Solution:
-    """The same over a given horizon."""
+    """``solve`` for a fixed horizon."""
     count = int(problem.intervals if options["intervals"] is None else options["intervals"])
     chosen = make_method(options["method"], options["max_iterations"], options["tolerance"])
     tell(Progress("tracing the dynamics"))
-    # What an integration of the end would refuse is refused before the search.
+    # Reject before the search what the final integration would reject.
     guesses = {name: control.start for name, control in problem.controls.items()}
     free = {name: parameter.start for name, parameter in problem.free.items()}
     guess = Schedule.constant(problem.horizon, guesses)
@@ -178,14 +178,14 @@ class _Search:
 
     Args:
         compiled: the problem.
-        method: of solution.
+        method: the solution method.
         intervals: I.
-        starts: how many, if the user says.
-        seed: of the random ones.
-        steps: in an interval, if the user says.
-        negligible: gain, if the user says.
+        starts: number of starts, if the user sets it.
+        seed: seed of the random starts.
+        steps: steps in an interval, if the user sets them.
+        negligible: improvement that does not matter, if the user sets it.
         source: a solution or schedule to start from.
-        tell: whom to tell.
+        tell: receives progress reports.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class _Search:
         self.near, self.curvature, self.dropped = False, None, 0
         self.scouted, self.unscouted = False, ""
         if isinstance(source, Solution):
-            # The optimum of a problem like this one: it alone is a start, and its curvature is nearly right.
+            # The optimum of a similar problem: it is the only start, and its curvature is nearly right.
             self.near = starts in (None, 1) and source.outcome.ok
             self.curvature = source.curvature if self.near else None
             source = source.mixed_schedule
@@ -234,7 +234,7 @@ class _Search:
         self.negligible = negligible
 
     def run_first_starts(self) -> None:
-        """From the first guesses; if the one from nearby leads nowhere, from the usual ones too."""
+        """Run the first guesses; if a warm start from nearby fails, the usual ones too."""
         guesses = self._chosen(self.wanted) if self.method.optimises else self.candidates.every[-1:]
         if self.compiled.engine.costly and self.method.optimises:
             self._look_ahead(guesses)
@@ -245,9 +245,9 @@ class _Search:
             self._run(self._chosen(self.starts))
 
     def _look_ahead(self, guesses: list[Start]) -> None:
-        """Tell how long it may take, and warn if there is nothing to follow; a pass is little beside that."""
+        """Estimate the solution time and warn of useless derivatives; a pass is cheap beside the search."""
         w, theta, quick = guesses[0].w, guesses[0].theta, quickest(self.rollout)
-        rolled = quick.run(w, theta)  # compiles, and is kept: looked up, it would seem to take no time
+        rolled = quick.run(w, theta)  # compiles and caches its result, so a copy of the rollout is timed
         apart = Rollout(quick.compiled, quick.edges, quick.steps)
         began = time.perf_counter()
         apart.run(w, theta)
@@ -256,31 +256,31 @@ class _Search:
         if not np.any(rolled.costates):
             warn(
                 "solve: at the first guess the derivative of the objective is 0 in all directions. If the "
-                "error jumps, as a sign or a comparison does, say where (breaks=…): else a quadrature does "
-                "not see the jump move"
+                "error jumps, as a sign or a comparison does, say where (breaks=…): otherwise a quadrature "
+                "does not see the jump move"
             )
             return
         misled = derivatives_differ(self.rollout, w, theta)
         if misled:
             warn(f"solve: at the first guess {wrong_derivatives(misled)}")
             if self.method.name == "auto":
-                # Where derivatives are wrong, second ones are no help.
+                # Where derivatives are wrong, second derivatives do not help.
                 self.method = make_method("indirect", self.method.max_iterations, self.method.tolerance)
 
     def send_scouts(self) -> None:
-        """From where scouts end lower than the best of the starts, which have then missed a basin."""
+        """Run starts from scouts that end lower than the best run: the starts have then missed a basin."""
         if not self.method.optimises or self.near or self.single or self._interrupted or self._astray:
             return
         if not any(run.outcome.ok for run in self.runs):
             return
         scouting = Scouting(self.rollout, bool(self.compiled.problem.baselines), self.negligible)
         for again in range(SCOUTINGS):
-            found = scouting.starts(_best(self.rollout, self.runs), (self.seed, MORE_STARTS + 1, again))
+            lower = scouting.starts(_best(self.rollout, self.runs), (self.seed, MORE_STARTS + 1, again))
             self.unscouted = scouting.obstacle
-            # Where limits are priced, scouts may have followed what keeps none.
+            # Where limits are priced, scouts may have followed schedules that break them.
             weighed = self.compiled.problem.weighing is not None
             self.scouted = not self.unscouted and scouting.on_the_grid and not weighed
-            starts = [start for start in found if is_usable(self.rollout, start)]
+            starts = [start for start in lower if is_usable(self.rollout, start)]
             if not starts:
                 return
             self._run(starts)
@@ -288,16 +288,16 @@ class _Search:
                 return
 
     def run_more_starts(self) -> None:
-        """From further random guesses, while at most half have reached the best: another may reach more.
+        """Run further random starts while at most half have reached the best: another may end lower.
 
-        Where scouts have seen all of the grid, which is more, or where every pass is costly, only while one
-        alone has.
+        If scouts have covered the whole grid, which is stronger evidence, or if every pass is costly, only
+        while a single start has reached the best.
         """
         for again in range(1, MORE_STARTS + 1):
             starts = Starts.of(ends(self.rollout, self.runs), negligible=self.negligible)
             if (self.scouted or self.compiled.engine.costly) and not starts.lone:
                 break
-            # Where limits are out of reach, all ends differ, and none is an optimum.
+            # Where limits are out of reach, all starts end differently, and none at an optimum.
             lost = any(run.outcome is Outcome.INFEASIBLE for run in self.runs) and not any(
                 run.outcome.ok for run in self.runs
             )
@@ -311,7 +311,7 @@ class _Search:
         self.best = _best(self.rollout, self.runs)
 
     def refine_steps(self) -> None:
-        """On from the best with twice as many steps, until they do not change its objective."""
+        """Continue from the best with twice as many steps until its objective no longer changes."""
         if self.fixed_steps or not self.method.optimises:
             return
         while not self._interrupted and self.rollout.steps < MOST_STEPS:
@@ -323,21 +323,23 @@ class _Search:
             coarse = self.rollout.steps
             if not self._astray:
                 self.rollout = self.rollout.with_steps(2 * coarse)
-                # A descent costs far more than to see, with a coarse rule, that still more steps are needed.
+                # A descent costs far more than checking, with a coarse quadrature, whether still more steps
+                # are needed.
                 costly = self.compiled.engine.costly
                 while costly and too_coarse(quickest(self.rollout), self.best, self.negligible):
                     self.rollout = self.rollout.with_steps(2 * self.rollout.steps)
-                there = Start(
+                continued = Start(
                     "the optimum with coarser steps", self.best.w, self.best.theta,
                     near=costly, curvature=self.best.curvature if costly else None, tilt=self.best.tilt,
                 )  # fmt: skip
-                again = self.method.run_all(self.rollout, [there], self.tell)
-                below = self.rollout.objective(there.w, there.theta)
+                again = self.method.run_all(self.rollout, [continued], self.tell)
+                below = self.rollout.objective(continued.w, continued.theta)
                 weighed = self.compiled.problem.weighing is not None
                 if not (weighed or again[-1].interrupted or is_as_low(lowest(again).objective, below)):
-                    # An interior point leaves where it starts, here for a higher optimum; passes descend.
+                    # An interior-point method may leave its start for a higher optimum, as here; passes only
+                    # descend.
                     passes = make_method("indirect", None, None)
-                    again += passes.run_all(self.rollout, [replace(there, local=True)], self.tell)
+                    again += passes.run_all(self.rollout, [replace(continued, local=True)], self.tell)
                 self.runs += [replace(run, counts=False) for run in again]
             else:
                 self.notes.append(
@@ -351,7 +353,7 @@ class _Search:
             self.best = _best(self.rollout, again)
 
     def keep_a_better_start(self) -> None:
-        """The result is never above a first guess or another run: under steps that hide much, it may be."""
+        """Replace the result by a first guess or another run that is better when integrated accurately."""
         if not self.method.optimises or self.compiled.engine.exact:
             return
         best, quick = self.best, quickest(self.rollout)
@@ -361,16 +363,16 @@ class _Search:
         else:
             once, again = (rollout.objective(best.w, best.theta) for rollout in (quick, twice))
             reached = best.objective + again - once
-        # Of the smaller one: an objective that runs away would allow anything.
+        # Relative to the smaller one: a diverging objective would allow anything.
         size = min(abs(reached), abs(best.objective))
         allowed = limits(size, self.negligible)["integration_error"]
         if abs(reached - best.objective) <= allowed:
-            return  # every descent from a start ended below it, and these steps say so truthfully
+            return  # every descent ended below its start, and these steps are accurate enough to say so
         weighing = weighing_on(self.rollout)
-        known: list[Start | Run] = [*self.candidates.every, *self.runs]
+        starts_and_runs: list[Start | Run] = [*self.candidates.every, *self.runs]
         others = [
             other
-            for other in known
+            for other in starts_and_runs
             if weighing is None or weighing.excess(self.rollout.costs(other.w, other.theta)) <= LIMITS_MET
         ]
         least, other = min(
@@ -383,13 +385,13 @@ class _Search:
             return
         if isinstance(other, Run):
             self.notes.append(
-                f"integrated accurately, the run from {best.record.start!r} is above that from "
+                f"integrated accurately, the run from {best.record.start!r} ends above the one from "
                 f"{other.record.start!r}, which is kept"
             )
             self.best = other
             return
         self.notes.append(
-            f"integrated accurately, the solver's end is above its start {other.name!r}, which is kept"
+            f"integrated accurately, the solver's result is above its start {other.name!r}, which is kept"
         )
         objective = self.rollout.objective(other.w, other.theta)
         record = replace(best.record, start=other.name, outcome=Outcome.STALLED, objective=objective)
@@ -397,7 +399,7 @@ class _Search:
         self.runs.append(self.best)
 
     def result(self, options: dict[str, Any]) -> SearchResult:
-        """What has come of it, with the options for the record: those that are not left to the solver."""
+        """The result of the search, with the options that the user set or the search chose."""
         chosen = {name: value for name, value in options.items() if value is not None}
         chosen |= {"intervals": self.intervals, "starts": self.wanted, "steps": self.rollout.steps}
         return SearchResult(
@@ -418,7 +420,7 @@ class _Search:
 
     @property
     def _astray(self) -> bool:
-        """Have steps been too long for where some run led?"""
+        """Were the steps too long for the dynamics that some run reached?"""
         return any(run.astray for run in self.runs)
 
     @property
@@ -427,10 +429,10 @@ class _Search:
 
 
 def _best(rollout: Rollout, runs: list[Run]) -> Run:
-    """The lowest objective, among the runs that keep all limits if any does.
+    """The run with the lowest objective, among those that keep all limits if any does.
 
-    A direct run may end a little above, since it stays inside bounds, and is the better schedule: passes
-    leave ragged what the objective hardly depends on.
+    A direct run may end slightly higher, since it stays inside bounds, and still be the better schedule:
+    passes leave controls ragged where the objective hardly depends on them.
     """
     weighing = weighing_on(rollout)
 
@@ -438,7 +440,7 @@ def _best(rollout: Rollout, runs: list[Run]) -> Run:
         if weighing is None or not weighing.limits:
             return False, run.objective
         costs = rollout.costs(run.w, run.theta)
-        # A limit that is broken a little must not make a run look better than one that keeps it.
+        # A slightly broken limit must not make a run look better than one that keeps the limit.
         broken = weighing.broken(costs)
         prices = np.zeros(len(broken)) if run.weights is None else np.abs(run.weights[weighing.members :])
         return weighing.excess(costs) > LIMITS_MET, run.objective + float(prices @ broken)

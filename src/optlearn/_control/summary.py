@@ -39,11 +39,11 @@ def summary(solution: "Solution") -> str:
 
 
 def possible_improvement(solution: "Solution") -> str:
-    """The certificate's main number, in the words that everything which shows a solution uses."""
-    won = solution.certificate.may_still_be_won
-    share = won / max(abs(solution.objective), 1e-300)
+    """The certificate's main number, in the wording shared by everything that shows a solution."""
+    improvement = solution.certificate.may_still_be_won
+    share = improvement / max(abs(solution.objective), 1e-300)
     included = "" if solution.relaxed is None else ", including mixed schedules"
-    return f"{won:.1e}, {share:.1e} of the objective{included}"
+    return f"{improvement:.1e}, {share:.1e} of the objective{included}"
 
 
 def path_words(solution: "Solution") -> str:
@@ -55,7 +55,7 @@ def path_words(solution: "Solution") -> str:
 
 
 def course_lines(schedule: Schedule) -> list[str]:
-    """Two lines for each control: its range, and its course as a line of blocks."""
+    """Two lines for each control: its range, and its time course as a line of blocks."""
     lines = []
     for name in schedule.controls:
         values = schedule[name]
@@ -68,7 +68,7 @@ def course_lines(schedule: Schedule) -> list[str]:
 
 
 def sparkline(values: np.ndarray, width: int = WIDTH) -> str:
-    """Values as a line of blocks, lowest to highest."""
+    """Values as a line of block characters."""
     parts = [part.mean() for part in np.array_split(values, min(width, len(values)))]
     low, high = min(values), max(values)
     span = high - low
@@ -78,7 +78,7 @@ def sparkline(values: np.ndarray, width: int = WIDTH) -> str:
 
 
 def certificate_words(solution: "Solution") -> list[tuple[str, str]]:
-    """What the certificate says: (question, answer in a sentence with its number)."""
+    """The certificate as questions and answers, with numbers."""
     c = solution.certificate
     verdict = (
         "Yes: the solver converged, and any remaining improvement is negligible."
@@ -116,7 +116,7 @@ def certificate_words(solution: "Solution") -> list[tuple[str, str]]:
 
 
 def _what_it_is(solution: "Solution") -> str:
-    """Where the number comes from, in a sentence."""
+    """The origin of the number, in a sentence."""
     c = solution.certificate
     if c.relaxation_gap is None:
         return "This is how far the control is from minimising the Hamiltonian, summed over training."

@@ -1,4 +1,4 @@
-"""Controls without bounds: an optimum within finite bounds that do not matter.
+"""Controls without bounds: the optimum within finite bounds that do not matter.
 
 Solvers, random starts and certificates all need a finite range. So a problem with an unbounded control is
 solved within trial bounds, which are widened for as long as the optimum touches one of them.
@@ -22,17 +22,17 @@ WIDER = 10.0  # factor from trial to trial
 TRIALS = 6
 TOUCHES = 1e-3  # share of its range within which a value is at a bound
 
-# A problem with finite bounds, and what to start from → its solution.
+# A problem with finite bounds, and a warm start → its solution.
 Solve = Callable[[Problem, Solution | Schedule | None], Solution]
 
 
 def within_wide_bounds(problem: Problem, solve: Solve, warm_start: Solution | Schedule | None) -> Solution:
-    """The solution within bounds that it does not touch; its problem has these.
+    """The solution within bounds that it does not touch; its problem has these bounds.
 
     Args:
-        problem: with unbounded controls.
-        solve: a problem with bounds.
-        warm_start: for the first of these.
+        problem: a problem with unbounded controls.
+        solve: solves a problem with bounds.
+        warm_start: start of the first solve.
 
     Raises:
         RunawayError: the optimum grows with the bounds.
@@ -49,7 +49,7 @@ def within_wide_bounds(problem: Problem, solve: Solve, warm_start: Solution | Sc
         if not touching and (trial == TRIALS - 1 or not infeasible):
             warn_not_converged(problem.name, solution.certificate)
             ranges = ", ".join(f"{n} from {c.lower:g} to {c.upper:g}" for n, c in bounded.items())
-            note = f"controls without bounds were given some that the optimum does not touch: {ranges}"
+            note = f"unbounded controls were given bounds that the optimum does not touch: {ranges}"
             return replace(solution, notes=(*solution.notes, note))
         reach, start = reach * WIDER, solution
     name = next(iter(problem.unbounded))
@@ -60,7 +60,7 @@ def within_wide_bounds(problem: Problem, solve: Solve, warm_start: Solution | Sc
 
 
 def _bounded(control: Control, reach: float) -> Control:
-    """The control between finite bounds, so far from where it starts."""
+    """The control with finite bounds at this distance from its start."""
     reach *= max(1.0, abs(control.start))
     lower = control.lower if np.isfinite(control.lower) else control.start - reach
     upper = control.upper if np.isfinite(control.upper) else control.start + reach
@@ -68,7 +68,7 @@ def _bounded(control: Control, reach: float) -> Control:
 
 
 def _touches(problem: Problem, name: str, trial: Control, solution: Solution) -> bool:
-    """Does a solution come near a bound that is there for the trial only?"""
+    """Does a solution come near a bound that exists only for the trial?"""
     values, near = solution.schedule[name], TOUCHES * (trial.upper - trial.lower)
     below = not np.isfinite(problem.controls[name].lower) and values.min() <= trial.lower + near
     above = not np.isfinite(problem.controls[name].upper) and values.max() >= trial.upper - near

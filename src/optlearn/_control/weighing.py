@@ -1,11 +1,10 @@
-"""Several costs at once: the worst of an ensemble, or one under limits on others; all as weights.
+"""Several costs at once: the worst of an ensemble, or one cost with limits on others, all by weights.
 
-With costs J (K,), what is minimised is the largest p·J over a set of weights p. For the M members of an
-ensemble these add up to 1, each at most its cap: caps of 1 give the worst case, caps of weight/(1 − β) the
-mean of the worst share 1 − β. A limit J ≤ b has a weight of any size from 0 on, on J − b, and J = b one of
-either sign. So every solver
-needs weighted sums of costs only: the maximum is never smoothed. Direct methods minimise an epigraph
-variable, whose multipliers are the weights; indirect ones look for the weights themselves.
+With costs J (K,), the maximum of p·J over a set of weights p is minimised. For the M members of an ensemble
+these add up to 1, each at most its cap: caps of 1 give the worst case, caps of weight/(1 − β) the mean of the
+worst share 1 − β. A limit J ≤ b has a weight ≥ 0 on J − b, and J = b one of either sign. So every solver
+needs only weighted sums of costs, and the maximum is never smoothed. Direct methods minimise an epigraph
+variable, whose multipliers are the weights; indirect methods search for the weights themselves.
 """
 
 from collections.abc import Sequence
@@ -20,10 +19,11 @@ from optlearn._signatures import checked
 @checked
 @dataclass(frozen=True)
 class CVaR:
-    """Conditional value at risk: the mean over the worst share of an ensemble.
+    """Conditional value at risk: the mean over the worst part of an ensemble.
 
     Args:
-        level: the share that does not count, from 0 (the plain mean) to 1 (the worst member alone).
+        level: the share of the ensemble that is ignored, from 0 (the plain mean) to 1 (only the worst
+            member).
     """
 
     level: float
@@ -33,7 +33,7 @@ class CVaR:
             raise SpecificationError(f"CVaR: level must be from 0 to 1, got {self.level!r}")
 
     def caps(self, weights: np.ndarray) -> np.ndarray:
-        """(M,) the most that each member may weigh, from its weight in the mean."""
+        """(M,) largest weight of each member, from its weight in the mean."""
         if self.level == 1:
             return np.ones(len(weights))
         return np.minimum(1.0, weights / (1 - self.level))
@@ -57,15 +57,15 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Weighing:
-    """The largest weighted sum of the costs of members; limits are not part of its value."""
+    """The largest weighted sum of the members' costs; limits are not part of its value."""
 
-    caps: tuple[float, ...]  # (M,) the most that each member may weigh
-    limits: tuple[float, ...] = ()  # (L,) of the costs after those of the members, at most
-    equal: tuple[bool, ...] = ()  # (L,) which of these are values that costs must have
-    sizes: tuple[float, ...] = ()  # (L,) beside which it is small or large by how much they are broken
+    caps: tuple[float, ...]  # (M,) largest weight of each member
+    limits: tuple[float, ...] = ()  # (L,) upper limits of the costs that follow the members' costs
+    equal: tuple[bool, ...] = ()  # (L,) which of these must be met exactly
+    sizes: tuple[float, ...] = ()  # (L,) scales of violations
 
     def along(self, limits: Sequence[float], sizes: Sequence[float]) -> "Weighing":
-        """With further limits, of values along the way that follow the costs."""
+        """With further limits, on values along training, which follow the costs."""
         return Weighing(
             self.caps,
             (*self.limits, *limits),
@@ -84,11 +84,11 @@ class Weighing:
         return len(self.caps) + len(self.limits)
 
     def value(self, J: np.ndarray) -> float:
-        """What the members cost."""
+        """The cost of the members."""
         return float(self.weights(J) @ J)
 
     def weights(self, J: np.ndarray) -> np.ndarray:
-        """(K,) the worst weights of the members, zeros for limits and for what follows them."""
+        """(K,) the worst-case weights of the members, and zeros for limits."""
         p, left = np.zeros(len(J)), 1.0
         for i in np.argsort(-J[: self.members], kind="stable"):
             p[i] = min(self.caps[i], left)
@@ -96,26 +96,27 @@ class Weighing:
         return p
 
     def broken(self, J: np.ndarray) -> np.ndarray:
-        """(L,) by how much limits are broken; 0 where they are not."""
+        """(L,) violations of limits; 0 where they are kept."""
         over = J[self.members :] - np.array(self.limits)
         return np.where(self.equal, np.abs(over), np.maximum(over, 0.0))
 
     def excess(self, J: np.ndarray) -> float:
-        """By how much the worst limit is broken, as a share of its size; 0 if none is."""
+        """The largest violation of a limit, as a share of its size; 0 if all are kept."""
         return float((self.broken(J) / np.array(self.sizes)).max(initial=0.0))
 
     def over(self, J: np.ndarray) -> np.ndarray:
-        """(K,) the costs, less limits."""
+        """(K,) the costs minus limits."""
         return np.asarray(J - np.concatenate([np.zeros(self.members), self.limits]))
 
     def slack(self, J: np.ndarray, p: np.ndarray) -> float:
-        """What the weights p leave out: value less Σ p (J − limit); 0 where p belongs to J."""
+        """The difference value − Σ p (J − limit); 0 where p are the optimal weights for J."""
         return self.value(J) - float(p @ self.over(J))
 
     def nearest(self, y: np.ndarray) -> np.ndarray:
-        """(K,) the admissible weights that are nearest to y (K,)."""
+        """(K,) the admissible weights nearest to y (K,)."""
         members, caps = y[: self.members], np.array(self.caps)
-        # Σ clip(members − τ, 0, caps) falls piecewise linearly in τ, with bends where one meets a bound.
+        # Σ clip(members − τ, 0, caps) falls piecewise linearly in τ, with a kink where a member meets a
+        # bound.
         bends = np.sort(np.concatenate([members, members - caps]))
         sums = np.clip(members[None] - bends[:, None], 0.0, caps[None]).sum(axis=1)
         tau = np.interp(-1.0, -sums, bends)
@@ -134,7 +135,7 @@ class Proximal:
 
     weighing: Weighing  # admissible weights
     p: np.ndarray  # (K,) weights so far
-    rho: np.ndarray  # (K,) how far a unit of cost moves them
+    rho: np.ndarray  # (K,) change of the weights per unit of cost
 
     def value(self, J: np.ndarray) -> float:
         """The largest value."""
@@ -148,9 +149,9 @@ class Proximal:
 
 @dataclass(frozen=True)
 class Penalised:
-    """The exact cost, and a price for every unit by which a limit is broken: for searches among a few values.
+    """The exact cost plus a price per unit of violation: for searches among a few values.
 
-    No schedule that breaks a limit is better than the best that keeps it, if prices are above multipliers.
+    If prices exceed the multipliers, no schedule that breaks a limit is better than the best that keeps it.
     """
 
     weighing: Weighing
@@ -170,7 +171,7 @@ class Penalised:
 
 @dataclass(frozen=True)
 class Violation:
-    """By how much limits are broken, and nothing else: Σ (broken/size)²/2."""
+    """Only the violation of limits: Σ (violation/size)²/2."""
 
     weighing: Weighing
 

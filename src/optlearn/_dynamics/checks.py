@@ -1,4 +1,4 @@
-"""Checks before and after any computation: a slip in a specification gets a sentence, not a NaN."""
+"""Checks before and after computations: a mistake in a specification gives a message instead of a NaN."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from optlearn._dynamics.system import System
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._schedule import Schedule
 
-# Tracing a system costs more than many an integration: numbers that passed are remembered.
+# Tracing a system costs more than many integrations, so numbers that passed are remembered.
 _PASSED: dict[Hashable, None] = {}
 _REMEMBERED = 4096
 
@@ -19,7 +19,7 @@ _REMEMBERED = 4096
 def check_problem(
     system: System, start: Any, schedule: Schedule, parameters: Mapping[str, Array] | None = None
 ) -> tuple[Any, dict[str, Array]]:
-    """Start and settings as float64 NumPy arrays, after every check that needs no integration."""
+    """Start and settings as float64 NumPy arrays, after all checks that need no integration."""
     if not isinstance(system, System):
         raise SpecificationError(f"model must be a System or LearningModel, got {type(system).__name__}")
     start = system.initial_state(start)
@@ -45,7 +45,7 @@ def check_problem(
 
 
 def check_settings(system: System, start: Any, u: Settings) -> None:
-    """Raise if settings make no sense, alone or together."""
+    """Raise if settings are invalid, alone or in combination."""
     leaves, structure = jax.tree.flatten((system, start, dict(u)))
     case = (structure, b"".join(np.asarray(leaf).tobytes() for leaf in leaves))
     if case not in _PASSED:
@@ -58,7 +58,7 @@ def check_settings(system: System, start: Any, u: Settings) -> None:
 def check_states(system: System, states: np.ndarray, alphas: np.ndarray, where: str = "") -> None:
     """Raise ``UnphysicalStateError`` at the first of flat states (T, n), at times (T,), that is impossible.
 
-    ``where`` are words for the place, if it is not along training.
+    ``where`` names the place if it is not a training time.
     """
     infinite = np.argwhere(~np.isfinite(states))
     first: tuple[int, str] | None
@@ -74,7 +74,7 @@ def check_states(system: System, states: np.ndarray, alphas: np.ndarray, where: 
 
 
 def extreme_settings(schedule: Schedule, settings: Mapping[str, Array]) -> list[dict[str, Array]]:
-    """Settings where some control is lowest or highest: where a bound would be broken first."""
+    """Settings at the extreme values of each control, where a bound would be violated first."""
     chosen = {0}
     for name in schedule.controls:
         chosen |= {int(np.argmin(schedule[name])), int(np.argmax(schedule[name]))}

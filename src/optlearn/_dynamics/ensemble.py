@@ -1,4 +1,4 @@
-"""One system made of several that see the same controls: possible worlds, where none is known exactly."""
+"""One system composed of several that share the same controls: possible worlds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,13 +17,13 @@ from optlearn._errors import SpecificationError
 class Ensemble(System):
     """Members side by side: each has its own state and its own values of some parameters.
 
-    Its state is a tuple of the members' states, called ``Q11_1``, ``Q11_2`` and so on where it is flat; its
-    error is the members' mean, and ``error_1``, ``error_2``… are observables.
+    Its state is a tuple of the members' states, with flat names ``Q11_1``, ``Q11_2`` and so on; its error is
+    the members' mean, and ``error_1``, ``error_2``… are observables.
 
     Attributes:
         members: M systems.
-        own: for each, the parameters that are its own; the others are common to all.
-        weights: (M,) of the members in the mean, adding up to 1.
+        own: for each member, its own parameters; the others are common to all.
+        weights: (M,) weights of the members in the mean, adding up to 1.
     """
 
     members: tuple[System, ...]
@@ -37,7 +37,7 @@ class Ensemble(System):
         own: Sequence[Mapping[str, Array]] | None = None,
         weights: Sequence[float] | np.ndarray | None = None,
     ) -> "Ensemble":
-        """An ensemble of at least one member; equal weights if none are given."""
+        """An ensemble of at least one member; equal weights by default."""
         count = len(members)
         if count == 0:
             raise SpecificationError("an ensemble must have at least one member, got none")
@@ -58,12 +58,12 @@ class Ensemble(System):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the flat state."""
+        """Layout of the flat state."""
         return self.layout.names
 
     @property
     def parameters(self) -> Mapping[str, Array]:
-        """What the members have in common."""
+        """Parameters common to the members."""
         common: dict[str, Array] = {}
         for member, own in zip(self.members, self.own, strict=True):
             common |= {name: value for name, value in member.parameters.items() if name not in own}
@@ -113,11 +113,11 @@ class Ensemble(System):
 
     @property
     def longest(self) -> float:
-        """As the most impatient member says."""
+        """The shortest of the members' longest stretches."""
         return min(member.longest for member in self.members)
 
     def current(self) -> "Ensemble":
-        """With the members as their methods stand now."""
+        """With the current versions of the members' methods."""
         return replace(self, members=tuple(member.current() for member in self.members))
 
     def initial_state(self, given: Any) -> tuple[Any, ...]:
@@ -125,12 +125,12 @@ class Ensemble(System):
         return tuple(m.initial_state(start) for m, start in self._for_each(given))
 
     def named_in(self, given: Any) -> np.ndarray:
-        """Those of the members, one after the other."""
+        """Flags of the members, one after the other."""
         return np.concatenate([member.named_in(state) for member, state in self._for_each(given)])
 
-    def _for_each(self, given: Any) -> "zip[tuple[System, Any]]":
-        """The members, each with its own of the given states."""
-        states = given if isinstance(given, tuple | list) else [given] * len(self.members)
+    def _for_each(self, starts: Any) -> "zip[tuple[System, Any]]":
+        """The members, each with its given state."""
+        states = starts if isinstance(starts, tuple | list) else [starts] * len(self.members)
         if len(states) != len(self.members):
             raise SpecificationError(
                 f"start must be one for each of the {len(self.members)} members, got {len(states)}"
@@ -138,20 +138,20 @@ class Ensemble(System):
         return zip(self.members, states, strict=True)
 
     def check_parameter(self, name: str, value: Array) -> None:
-        """As the members that have it say."""
+        """The check of the members that have the parameter."""
         for member in self.members:
             if name in member.parameters:
                 member.check_parameter(name, value)
 
     def check(self, x: Any) -> str | None:
-        """What is wrong with the first member whose state is impossible."""
+        """The problem of the first member with an impossible state."""
         for number, (member, state) in enumerate(zip(self.members, x, strict=True), 1):
             if (wrong := member.check(state)) is not None:
                 return f"member {number}: {wrong}"
         return None
 
     def first_impossible(self, states: np.ndarray, tolerance: float | None = None) -> tuple[int, str] | None:
-        """The earliest of flat states (T, n) that a member refuses."""
+        """The earliest of flat states (T, n) that a member rejects."""
         impossible = [
             (*wrong, number)
             for number, (member, s) in enumerate(zip(self.members, self.layout.slices, strict=True), 1)
@@ -163,12 +163,12 @@ class Ensemble(System):
         return place, f"member {number}: {sentence}"
 
     def check_specification(self, x: Any, u: Settings) -> None:
-        """Each member by itself."""
+        """Check each member separately."""
         for member, state, settings in self.each(x, u):
             member.check_specification(state, settings)
 
     def round_off_guard(self) -> Callable[[np.ndarray], np.ndarray] | None:
-        """Those of the members, each on its own entries."""
+        """The members' guards, each on its own entries."""
         guards = [member.round_off_guard() for member in self.members]
         if all(guard is None for guard in guards):
             return None
@@ -178,7 +178,7 @@ class Ensemble(System):
     # --- quadratures: each member has its own ------------------------------------------------------
 
     def resolved(self, states: np.ndarray, u: Settings, quadrature: Any = None) -> Resolved:
-        """Every member resolved at its own part of flat states (S, n)."""
+        """Every member resolved on its part of flat states (S, n)."""
         places = zip(self.layout.slices, self.each(self.members, u), strict=True)
         parts = tuple(m.resolved(states[:, s], settings, quadrature) for s, (m, _, settings) in places)
         accuracies = [r.accuracy for r in parts if r.accuracy is not None]
@@ -196,7 +196,7 @@ class Ensemble(System):
         return np.hstack([p[np.minimum(numbers, len(p) - 1)] for p in probes])
 
     def refined(self) -> "Ensemble | None":
-        """With every member refined that can be; None if none can."""
+        """With every refinable member refined; None if none is."""
         finer = [member.refined() for member in self.members]
         if all(member is None for member in finer):
             return None

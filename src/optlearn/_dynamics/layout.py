@@ -15,7 +15,7 @@ from optlearn._errors import SpecificationError
 
 
 class Layout(Protocol):
-    """Names of a state's entries, and the way between a state and its flat vector."""
+    """Names of a state's entries, and conversion between a state and its flat vector."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -28,7 +28,7 @@ class Layout(Protocol):
 
     @property
     def nonnegative(self) -> np.ndarray:
-        """(n,) flags of entries that are never below zero, such as squared norms; False: nothing is known."""
+        """(n,) flags of entries that are never below zero, such as squared norms; False if unknown."""
         return np.zeros(self.size, dtype=bool)
 
     def flatten(self, x: Array) -> Array:
@@ -78,11 +78,11 @@ class NamedLayout(Layout):
 
     @override
     def flatten(self, x: Any) -> Array:
-        have = sorted(x) if isinstance(x, Mapping) else type(x).__name__
-        if have != sorted(name for name, _ in self.lengths):
+        keys = sorted(x) if isinstance(x, Mapping) else type(x).__name__
+        if keys != sorted(name for name, _ in self.lengths):
             raise SpecificationError(
                 f"{self.owner}: a state, and the drift of one, must be a dictionary with the keys "
-                f"{[name for name, _ in self.lengths]}, got {have}"
+                f"{[name for name, _ in self.lengths]}, got {keys}"
             )
         numpy = all(isinstance(value, np.ndarray | np.generic | float | int) for value in x.values())
         library = np if numpy else jnp
@@ -126,7 +126,7 @@ class JoinedLayout(Layout):
 
     Args:
         parts: layouts of the parts.
-        suffixes: one a part, such as ``_1`` and ``_2``.
+        suffixes: one per part, such as ``_1`` and ``_2``.
     """
 
     parts: tuple[Layout, ...]

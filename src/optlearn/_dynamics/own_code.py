@@ -1,9 +1,9 @@
-"""Code that a user wrote: what it computes now, and what went wrong in it.
+"""User-written code: what it currently computes, and its errors.
 
-Programs are compiled once for each structure of a system and then reused. A user's method may also read what
-belongs to no structure, such as a global, a class attribute or a closure; if that changes, the program must
-change with it. So methods from outside this package are traced again at every use, which takes
-milliseconds, and a digest of what they compute becomes part of the structure.
+Programs are compiled once for each structure of a system and then reused. A user's method may also read
+values outside the structure, such as a global, a class attribute or a closure; if they change, the program
+must change too. So methods from outside this package are traced again at every use, which takes milliseconds,
+and a digest of what they compute becomes part of the structure.
 """
 
 import hashlib
@@ -20,12 +20,12 @@ import numpy as np
 
 from optlearn._errors import SpecificationError, warn
 
-# Packages of classes and functions that do not change while a program runs.
+# Packages whose classes and functions do not change while a program runs.
 _FIXED = {"optlearn", "builtins", "collections", "abc", "typing"}
-# A function's place in memory says nothing about what it computes.
+# A function's address in memory does not affect what it computes.
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
-# How alike a name must be to one that is known to count as a slip: "penalties" is .75 of "penalty".
+# Similarity to a known name above which a name counts as misspelt: "penalties" is .75 of "penalty".
 NEARLY = 0.75
 
 # Name of a function, the function, and its arguments: numbers or shapes.
@@ -33,7 +33,7 @@ Part = tuple[str, Callable[..., Any], tuple[Any, ...]]
 
 
 class Known(dict[str, Any]):
-    """A state ``x``, or settings ``u``, that say what there is when a name is wrong."""
+    """A state ``x``, or settings ``u``, that list the existing names if one is wrong."""
 
     def __init__(self, letter: str, values: Mapping[str, Any]) -> None:
         super().__init__(values)
@@ -49,7 +49,7 @@ def is_own(cls: type) -> bool:
 
 
 def declares_all(cls: type) -> bool:
-    """Whether a class gives all parameters of a system: it extends no other that does."""
+    """Whether a class itself defines all parameters of a system, instead of extending a system that does."""
     ready = {base.__module__ for base in cls.__mro__ if base.__module__.startswith("optlearn.")}
     general = {"optlearn._pytrees", "optlearn._dynamics.system", "optlearn._theory.model"}
     gives = "parameters" in vars(cls) or "parameters" in getattr(cls, "__dataclass_fields__", ())
@@ -57,7 +57,7 @@ def declares_all(cls: type) -> bool:
 
 
 def digest(owner: str, parts: Iterable[Part]) -> str:
-    """What functions compute for arguments of these shapes, as a short text that changes when they do.
+    """A digest of what functions compute for arguments of these shapes, which changes when they do.
 
     Args:
         owner: class or argument that the functions belong to, for messages.
@@ -77,45 +77,45 @@ def digest(owner: str, parts: Iterable[Part]) -> str:
 
 
 def names_read(parts: Iterable[Part], names: Iterable[str]) -> set[str]:
-    """Those of the settings ``names`` that functions compute with, as far as these can be traced.
+    """The settings among ``names`` that functions use, as far as these can be traced.
 
-    What cannot be traced counts as reading all of them: it is told of where it is used.
+    Untraceable functions count as reading all of them; the error is reported where they are used.
     """
-    wanted, read = set(names), set[str]()
+    all_names, read = set(names), set[str]()
     for _, function, arguments in parts:
         try:
             shapes = jax.tree.map(_shape, arguments)
             traced, result = jax.make_jaxpr(function, return_shape=True)(*shapes)
         except Exception:
-            return wanted
+            return all_names
         jaxpr = traced.jaxpr
-        given = [name for argument in arguments for name in _leaf_names(argument, wanted)]
-        name_of = {id(v): name for name, v in zip(given, jaxpr.invars, strict=True) if name}
+        leaf_names = [name for argument in arguments for name in _leaf_names(argument, all_names)]
+        name_of = {id(v): name for name, v in zip(leaf_names, jaxpr.invars, strict=True) if name}
         used = [v for equation in jaxpr.eqns for v in equation.invars]
-        # Settings that are handed on as they are have not been read.
-        handed_on = zip(_leaf_names(result, wanted), jaxpr.outvars, strict=True)
+        # Settings that are passed on unchanged have not been read.
+        handed_on = zip(_leaf_names(result, all_names), jaxpr.outvars, strict=True)
         used += [v for name, v in handed_on if name != name_of.get(id(v))]
         read |= {name_of[id(v)] for v in used if id(v) in name_of}
     return read
 
 
 def _leaf_names(argument: Any, wanted: set[str]) -> list[str]:
-    """The name of each leaf of an argument, if it is the settings; "" for each of others."""
+    """The name of each leaf if the argument is the settings; "" for each leaf of others."""
     if isinstance(argument, dict) and set(argument) == wanted:
         return [name for name in sorted(argument) for _ in jax.tree.leaves(argument[name])]
     return [""] * len(jax.tree.leaves(argument))
 
 
 def warn_of_misspelt(cls: type) -> None:
-    """Warn of what a class defines and does not use, if it is called nearly like what it could define."""
+    """Warn of unused attributes of a class whose names resemble those of methods that it could define."""
     ready = next(base for base in cls.__mro__ if base.__module__.partition(".")[0] == "optlearn")
-    # Methods that a user writes are functions of settings.
+    # Methods that users write are functions of settings.
     methods = [name for name in dir(ready) if "u" in _arguments_of(getattr(ready, name, None))]
     own = {name: value for name, value in vars(cls).items() if not name.startswith("_")}
     mentioned = {name for value in vars(cls).values() for name in _mentioned(_code(value))}
     for name in own.keys() - set(dir(ready)) - mentioned - set(vars(cls).get("__annotations__", ())):
-        known = [*methods, "names", "parameters", "check"]
-        for near in get_close_matches(name.lower(), known, 1, cutoff=NEARLY):
+        candidates = [*methods, "names", "parameters", "check"]
+        for near in get_close_matches(name.lower(), candidates, 1, cutoff=NEARLY):
             warn(f"nothing uses {cls.__name__}.{name}; did you mean {near}?")
 
 
@@ -139,7 +139,7 @@ def _mentioned(code: CodeType | None) -> set[str]:
 
 @contextmanager
 def slips_explained(where: str) -> Iterator[None]:
-    """Turn what goes wrong in a user's function into a sentence that names the function."""
+    """Turn errors in a user's function into messages that name the function."""
     try:
         yield
     except SpecificationError as error:

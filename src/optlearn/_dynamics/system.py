@@ -1,4 +1,4 @@
-"""What can be controlled: any dynamics, as a few functions of a state and of settings."""
+"""Systems that can be controlled: any dynamics, as a few functions of a state and settings."""
 
 import dataclasses
 from abc import abstractmethod
@@ -19,7 +19,7 @@ from optlearn._errors import SpecificationError
 from optlearn._pytrees import Pytree
 from optlearn._pytrees import field as pytree_field
 
-# Name of the time in the state of a system whose drift takes it.
+# Name of the time in the state of a system whose drift depends on time.
 CLOCK = "alpha"
 
 
@@ -40,7 +40,7 @@ class System(Pytree):
             def error(self, x, u):
                 return x["e"]
 
-    Data of its own, such as the eigenvalues of a spectrum, are fields (``spectrum: jax.Array``).
+    Its own data, such as the eigenvalues of a spectrum, are fields (``spectrum: jax.Array``).
 
     Dynamics that depend on time take it as a third argument, ``drift(self, x, u, alpha)``. The state then has
     a clock as well, ``x["alpha"]``, which starts at 0 unless ``start`` says otherwise: ``error``, costs and
@@ -65,7 +65,7 @@ class System(Pytree):
         names = ()
         parameters = MappingProxyType({})
 
-    # --- what a system says of itself -------------------------------------------------------------
+    # --- what a system defines --------------------------------------------------------------------
 
     def drift(self, x: Array, u: Settings) -> Array:
         """dx/dα, in the shape of the state; ``drift(x, u, alpha)`` if it depends on time."""
@@ -73,7 +73,7 @@ class System(Pytree):
 
     @abstractmethod
     def error(self, x: Array, u: Settings) -> Array:
-        """What counts as the error in state ``x``, a scalar."""
+        """The error in state ``x``, a scalar."""
 
     def observables(self, x: Array, u: Settings) -> dict[str, Array]:
         """Further quantities worth plotting, scalars by name."""
@@ -85,19 +85,19 @@ class System(Pytree):
         return {"error": self.error(x, u), **self.observables(x, u)}
 
     def check(self, x: Array) -> str | None:
-        """What is wrong with the state ``x`` (NumPy numbers), in a sentence; None: it is possible."""
+        """What is wrong with the state ``x`` (NumPy numbers), in a sentence; None if it is possible."""
         del x
         return None
 
-    # Name of a parameter → the lowest and the highest value that makes sense.
+    # Name of a parameter → its lowest and highest valid value.
     limits = MappingProxyType[str, tuple[float, float]]({})
 
-    # Said after an impossible state, at the start and along training.
+    # Advice after an impossible state, at the start and along training.
     start_advice = ""
     run_advice = "Smaller controls usually keep the dynamics bounded."
 
     def advance(self, x: Array, u: Settings, length: Array) -> Array:
-        """The state after ``length`` under constant settings, exactly; write it instead of ``drift``.
+        """The exact state after ``length`` under constant settings; define it instead of ``drift``.
 
         For dynamics whose solution is known (a matrix exponential, a power of a map) or which are stiff.
         """
@@ -105,15 +105,15 @@ class System(Pytree):
 
     @property
     def longest(self) -> float:
-        """The longest stretch that ``advance`` takes at once; longer ones are cut, the rest comes last."""
+        """The longest stretch that ``advance`` takes at once; longer ones are split, the remainder last."""
         return np.inf
 
-    # --- what follows -----------------------------------------------------------------------------
+    # --- what is derived from that ----------------------------------------------------------------
 
     # Whether ``drift`` takes the time, which is then part of the state.
     clocked: ClassVar[bool] = False
 
-    # What a user's methods computed when they were last asked; part of the structure of programs.
+    # Digest of what a user's methods computed at the last check; part of the structure of programs.
     own_code: str = pytree_field(static=True, kw_only=True, default="", repr=False)
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -137,14 +137,14 @@ class System(Pytree):
 
     @float64
     def current(self) -> Self:
-        """The system as its methods stand now, whatever globals and closures they read."""
+        """The system with the current digest of its methods, which may read globals and closures."""
         cls = type(self)
         if not is_own(cls):
             return self
         return dataclasses.replace(self, own_code=digest(cls.__name__, self.parts()))
 
     def parts(self) -> Iterator[Part]:
-        """The functions that a user may have written, with arguments to trace them."""
+        """Functions that a user may have written, with arguments to trace them."""
         x, u = self.state(), self.settings()
         moving = "advance" if self.advances else "drift"
         length = (np.zeros(()),) if self.advances else ()
@@ -157,7 +157,7 @@ class System(Pytree):
             yield name, explained(name), (x, u)
 
     def reads(self, name: str) -> bool:
-        """Whether a parameter is read by what no user writes."""
+        """Whether the package itself reads a parameter."""
         del name
         return False
 
@@ -185,12 +185,12 @@ class System(Pytree):
         return NamedLayout(layout.owner, (*layout.lengths, (CLOCK, None)))
 
     def each(self, x: Any, u: Settings) -> "list[tuple[System, Any, Settings]]":
-        """The systems that this one is made of, with their states and settings: itself, if it is one."""
+        """The member systems with their states and settings; a single system is its own member."""
         return [(self, x, u)]
 
     @property
     def mean_weights(self) -> Array:
-        """Weights (M,) of what ``each`` gives, in a mean."""
+        """Weights (M,) of the members of ``each`` in a mean."""
         return np.ones(1)
 
     def state(self, **values: Array) -> Any:
@@ -198,7 +198,7 @@ class System(Pytree):
         return self.layout.state(**values)
 
     def initial_state(self, given: Any) -> Any:
-        """The state that a problem starts from, as NumPy numbers, from what a user gives."""
+        """The initial state as NumPy numbers, from the user's input."""
         if not isinstance(given, Mapping):
             raise SpecificationError(
                 f"start must be a dictionary of {type(self).__name__}'s state "
@@ -207,7 +207,7 @@ class System(Pytree):
         return self.state(**given)
 
     def named_in(self, given: Any) -> np.ndarray:
-        """(n,) which numbers of the flat state are in ``given``, as ``initial_state`` takes it."""
+        """(n,) which entries of the flat state ``given`` holds, in the form that ``initial_state`` takes."""
         if not isinstance(given, Mapping):
             return np.ones(self.layout.size, dtype=bool)
         zero, one = (
@@ -217,7 +217,7 @@ class System(Pytree):
         return np.asarray(zero != one)
 
     def settings(self, overrides: Mapping[str, Array] | None = None) -> dict[str, Array]:
-        """The parameters, some of them overridden; an unknown name is an error."""
+        """The parameters with some overridden; an unknown name is an error."""
         defaults, overrides = as_floats(self.parameters), as_floats(overrides or {})
         unknown = sorted(set(overrides) - set(defaults))
         if unknown:
@@ -236,7 +236,7 @@ class System(Pytree):
         return defaults
 
     def check_parameter(self, name: str, value: Array) -> None:
-        """Raise if a parameter is not finite, or outside its limits; traced values are not looked at."""
+        """Raise if a parameter is not finite or outside its limits; traced values are not checked."""
         if isinstance(value, jax.core.Tracer):
             return
         lowest, highest = self.limits.get(name, (-np.inf, np.inf))
@@ -247,7 +247,7 @@ class System(Pytree):
             check.number(name, value, lowest, highest)
 
     def check_specification(self, x: Array, u: Settings) -> None:
-        """Raise if the methods contradict each other at state ``x`` under settings ``u``."""
+        """Raise if the methods are inconsistent at state ``x`` under settings ``u``."""
         owner = type(self).__name__
         moved = self.advance(x, u, np.asarray(0.0)) if self.advances else self.drift(x, u)
         if np.shape(self.layout.flatten(moved)) != (self.layout.size,):
@@ -261,10 +261,10 @@ class System(Pytree):
             )
 
     def first_impossible(self, states: np.ndarray, tolerance: float | None = None) -> tuple[int, str] | None:
-        """Number of the first of flat states (T, n) that ``check`` refuses, and its sentence.
+        """Index of the first of flat states (T, n) that ``check`` rejects, and its message.
 
-        ``tolerance`` is by how much of its size a state may be wrong (default: by round-off), for systems
-        that know one.
+        ``tolerance`` is the relative error that a state may have (default: round-off), for systems that
+        support it.
         """
         del tolerance
         for i, flat in enumerate(states):
@@ -273,14 +273,14 @@ class System(Pytree):
         return None
 
     def round_off_guard(self) -> Callable[[np.ndarray], np.ndarray] | None:
-        """A function that takes round-off out of a flat state (n,) where it would grow; None: none does.
+        """A function that removes round-off from a flat state (n,) where it would grow; None if not needed.
 
-        Integrators call it after every step. It is for states at the edge of what is possible, which the
-        exact dynamics never leave.
+        Integrators call it after every step. It is for states at the boundary of the possible ones, which the
+        exact dynamics never cross.
         """
         return None
 
-    # --- for systems whose numbers are approximations ---------------------------------------------
+    # --- for systems with approximate expectations ------------------------------------------------
 
     def resolved(self, states: np.ndarray, u: Settings, quadrature: Any = None) -> "Resolved":
         """A copy whose expectations are accurate at flat states (S, n) under settings ``u``.
@@ -288,7 +288,7 @@ class System(Pytree):
         Args:
             states: (S, n) where accuracy matters.
             u: settings there.
-            quadrature: for expectations, or an accuracy; None: the system's own choice.
+            quadrature: quadrature for expectations, or an accuracy; None: the system's own choice.
         """
         del states, u
         if quadrature is not None:
@@ -298,24 +298,24 @@ class System(Pytree):
         return Resolved(self)
 
     def probes(self, x: Array) -> np.ndarray:
-        """(S, n) flat states, the start ``x`` among them, where a quadrature is tried out."""
+        """(S, n) flat states for testing a quadrature, including the start ``x``."""
         return np.asarray(self.layout.flatten(x))[None]
 
     def for_search(self, x: Array, u: Settings, horizon: float, quadrature: Any) -> tuple[np.ndarray, Any]:
-        """Flat states where a search of so long a horizon needs a quadrature, and which to ask for."""
+        """Flat states where a search over this horizon needs a quadrature, and the requested quadrature."""
         del u, horizon
         return self.probes(x), quadrature
 
     def coarser(self) -> "System | None":
-        """A copy of the same structure that computes less accurately and far faster, if there is one."""
+        """A copy of the same structure that is less accurate and much faster, if there is one."""
         return None
 
     def arranged(self, derivatives: Derivatives) -> "System":
-        """A copy for programs with derivatives of one kind: backwards, and then forwards, if not said."""
+        """A copy for programs with one kind of derivatives: forward-over-reverse by default."""
         return self
 
     def refined(self) -> "System | None":
-        """A copy with a finer, independent quadrature; None: nothing is approximated."""
+        """A copy with a finer, independent quadrature; None if nothing is approximated."""
         return None
 
 
@@ -332,14 +332,14 @@ def with_clock(drift: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Resolved:
-    """A system that is ready to compute, and how accurate its numbers are.
+    """A system that is ready to compute, and its accuracy.
 
     Attributes:
         system: the system.
-        accuracy: what its quadrature was chosen for; None: it has closed forms, or it was given.
-        rtol: relative tolerance that suits an integration of its drift, which is no more accurate than its
-            expectations.
-        info: quadratures, and their errors as they were measured.
+        accuracy: accuracy for which its quadrature was chosen; None with closed forms or an explicit
+            quadrature.
+        rtol: suitable relative tolerance for integrating its drift, given the accuracy of its expectations.
+        info: quadratures, and their measured errors.
     """
 
     system: System
@@ -348,7 +348,7 @@ class Resolved:
     info: Mapping[str, Any] = field(default_factory=lambda: {"quadrature": "closed form"})
 
     def errors(self, states: np.ndarray, u: Settings) -> dict[str, float]:
-        """Errors of the quadratures, measured at flat states (S, n) as well."""
+        """Errors of the quadratures, measured also at flat states (S, n)."""
         del states, u
         return {}
 
@@ -358,7 +358,7 @@ def resolved_for(
 ) -> Resolved:
     """The system with expectations that are accurate at states (S, n) under each of several settings.
 
-    A quadrature is chosen under the first settings, and again under those at which it is worst, if it is not
+    A quadrature is chosen under the first settings, and again under those where it is worst, if it is not
     accurate enough there.
     """
     resolved = system.resolved(states, cases[0], quadrature)
@@ -371,7 +371,7 @@ def resolved_for(
 
 
 def as_floats(parameters: Mapping[str, Any]) -> dict[str, Array]:
-    """Numbers and arrays as float64 NumPy arrays; traced ones as they are."""
+    """Numbers and arrays as float64 NumPy arrays; traced ones unchanged."""
     floats: dict[str, Array] = {}
     for name, value in parameters.items():
         floats[name] = value if isinstance(value, jax.core.Tracer) else as_numbers(value)

@@ -1,4 +1,4 @@
-"""Systems made of another one, with the same state and further settings."""
+"""Systems that wrap another one, with the same state and further settings."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,7 +15,7 @@ from optlearn._pytrees import field
 
 
 class Wrapped(System):
-    """A system seen through other settings; all that is not said by a subclass is as the inner one says.
+    """A system with converted settings; everything that a subclass does not override is delegated.
 
     Attributes:
         inner: the system.
@@ -170,7 +170,7 @@ class Switched(Wrapped):
     """A system in one of several modes, each of which sets some of its parameters.
 
     Attributes:
-        tables: control → parameter → (n, …) its values in the n modes, the first of which is number 0.
+        tables: control → parameter → (n, …) values in the n modes, numbered from 0.
         controls: names of these controls.
     """
 
@@ -203,7 +203,7 @@ class Switched(Wrapped):
 
 
 class _Mode(Wrapped):
-    """A member of a switched system: its settings are set already, and those of the modes are there too."""
+    """A member of a switched system: its settings already include those of the modes."""
 
     controls: tuple[str, ...] = field(static=True)
 

@@ -1,1 +1,1 @@
-"""What runs a system: functions of vectors, traced or compiled once for each structure."""
+"""The engines that run systems: functions of vectors, traced or compiled once for each structure."""

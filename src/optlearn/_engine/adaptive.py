@@ -1,11 +1,11 @@
-"""Courses of a system under piecewise constant controls, to a stated tolerance, on any engine.
+"""Integration of a system under piecewise constant controls to a stated tolerance, on any engine.
 
-Three ways through an interval: a system that knows where it is after any time is asked; a small rate takes
-extrapolated steps, each one call of a compiled function; a large one is worth SciPy's DOP853 or RK45, which
-ask for fewer rates. All stop exactly at the edges of intervals, where the rate jumps.
+There are three methods for an interval: a system with an exact ``advance`` uses it; a cheap rate takes
+extrapolated steps, each one call of a compiled function; an expensive one uses SciPy's DOP853 or RK45, which
+need fewer rates. All stop exactly at the edges of intervals, where the rate jumps.
 
 Gragg's midpoint rule with n substeps has an error in even powers of the step. Rules with n = 2, 4, 6 …,
-combined so that the first powers vanish, have any order wanted, without a table of coefficients (Bulirsch and
+combined so that the first powers cancel, reach any order without a table of coefficients (Bulirsch and
 Stoer).
 
 References:
@@ -22,40 +22,40 @@ from optlearn._arrays import Float
 from optlearn._engine.base import ControlledStep, Engine, Slope
 from optlearn._engine.functions import Constants, Controls, State
 
-# Steps in one interval of constant control after which it is given up (about 20 s): dynamics so fast beside
-# the horizon are those of an absurd learning rate. Ordinary runs take 20 to 500.
+# Maximum number of steps in one interval of constant control (about 20 s): dynamics that are so fast compared
+# to the horizon come from an absurd learning rate. Ordinary runs take 20 to 500 steps.
 MAX_STEPS = 50_000
-# A state that grows beyond this, relative to the start, is on its way to infinity: after so many steps it is
-# given up too.
+# A state that grows beyond this, relative to the start, diverges: the integration stops after so many steps.
 EXPLODED, EXPLODED_STEPS = 1e6, 2_000
-# Relative tolerance above which a method of low order is better. Where a loss bends, the rate over
-# quasi-random points has small jumps, at each of which steps of high order end: 10,600 rates, not 1,300.
+# Relative tolerance above which a low-order method is better. At kinks of a loss, the rate over quasi-random
+# points has small jumps, each of which ends a high-order step: 10,600 rates instead of 1,300.
 ROUGH = 1e-7
-# Times wanted up to which extrapolated steps, which have no interpolation, may end at each of them.
+# Maximum number of output times for extrapolated steps, which do not interpolate and must end at each of
+# them.
 FEW = 5_000
 
 _SUBSTEPS = (2, 4, 6, 8, 10)
-_ORDER = 2 * len(_SUBSTEPS) - 2  # of the second best rule, which tells the error
-_LEAST, _MOST, _SAFETY = 0.2, 8.0, 0.8  # change of a step, and how much below the limit it aims
-_SETTLED = 5  # steps between looks at round-off: it cannot grow much in so few
-_SHORTEST = 1e-14  # step, as a share of the time
+_ORDER = 2 * len(_SUBSTEPS) - 2  # order of the second best rule, which estimates the error
+_LEAST, _MOST, _SAFETY = 0.2, 8.0, 0.8  # limits of a step's change, and its safety factor
+_SETTLED = 5  # steps between checks of round-off, which cannot grow much in so few
+_SHORTEST = 1e-14  # smallest step, as a share of the time
 
-# (interval, left, right, state, times in it) → states at the times, and at the end (None: it failed).
+# (interval, left, right, state, times in it) → states at the times, and at the end (None if it failed).
 _Piece = Callable[[int, float, float, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray | None]]
 
 
 @dataclass(frozen=True)
 class Course:
-    """What is asked of an engine: where a system is, at some times.
+    """An integration task: states of a system at given times.
 
     Attributes:
         constants: (c,) numbers of the system.
         start: (n,) state at α = 0.
         edges: (I + 1,) of the intervals.
         controls: (I, m) on them.
-        tolerances: relative and absolute, of the local error.
-        guard: takes round-off out of a state, if it would grow; see ``System.round_off_guard``.
-        longest: stretch that an exact step takes at once.
+        tolerances: relative and absolute tolerance of the local error.
+        guard: removes round-off from a state if it would grow; see ``System.round_off_guard``.
+        longest: longest stretch that an exact step takes at once.
     """
 
     constants: Constants
@@ -67,7 +67,7 @@ class Course:
     longest: float = np.inf
 
     def hopeless(self, steps: int, state: np.ndarray) -> bool:
-        """Whether to give up, after so many steps in an interval and in a state (n,)."""
+        """Whether to give up after so many steps in an interval, at state (n,)."""
         far = EXPLODED * max(1.0, float(np.abs(self.start).max()))
         return steps > MAX_STEPS or (steps > EXPLODED_STEPS and float(np.abs(state).max()) > far)
 
@@ -86,7 +86,7 @@ def states_along(engine: Engine, course: Course, times: Float[np.ndarray, " T"])
     states[times <= 0.0] = state
     for i, (left, right) in enumerate(zip(course.edges[:-1], course.edges[1:], strict=True)):
         inside = (times > left) & (times <= right)
-        with np.errstate(over="ignore", invalid="ignore"):  # a state that is not finite is seen
+        with np.errstate(over="ignore", invalid="ignore"):  # detected afterwards
             states[inside], end = piece(i, left, right, state, times[inside])
         if end is None:
             break
@@ -95,7 +95,7 @@ def states_along(engine: Engine, course: Course, times: Float[np.ndarray, " T"])
 
 
 def _exact(engine: Engine, course: Course) -> _Piece:
-    """One step to each time, and one to the end; several where one may not be so long."""
+    """One exact step to each time and one to the end; several if a single one would be too long."""
     none, longest = np.zeros(0), course.longest
 
     def piece(
@@ -106,19 +106,19 @@ def _exact(engine: Engine, course: Course) -> _Piece:
             return np.array(end).ravel()
 
         states = np.empty((len(times) + 1, len(state)))
-        reached, there = left, state
+        reached, current = left, state
         for j, time in enumerate((*times, right)):
             while time - reached > longest * (1 + 1e-9):
-                there = after(there, longest)
+                current = after(current, longest)
                 reached += longest
-            states[j] = after(there, time - reached)
+            states[j] = after(current, time - reached)
         return states[:-1], states[-1]
 
     return piece
 
 
 def extrapolated_step(rate: Callable[[Any], Any], start: Any, length: Any) -> tuple[Any, Any]:
-    """State after a step and an estimate of its error, in any algebra: numbers or expressions."""
+    """State after a step and an error estimate, for numbers or expressions."""
     first = rate(start)
     row: list[Any] = []
     for j, n in enumerate(_SUBSTEPS):
@@ -133,7 +133,7 @@ def extrapolated_step(rate: Callable[[Any], Any], start: Any, length: Any) -> tu
 
 
 def _extrapolated(course: Course, step_under: Callable[[np.ndarray], ControlledStep]) -> _Piece:
-    """Steps with their errors, which end at the times wanted."""
+    """Extrapolated steps with error control that end at the requested times."""
     rtol, atol = course.tolerances
     proposed, accepted = np.inf, 0
 
@@ -151,12 +151,12 @@ def _extrapolated(course: Course, step_under: Callable[[np.ndarray], ControlledS
                 steps += 1
                 worst = float(np.max(np.abs(error) / (atol + rtol * np.maximum(np.abs(state), np.abs(new)))))
                 ideal = h * min(max(_SAFETY * max(worst, 1e-30) ** (-1 / (_ORDER + 1)), _LEAST), _MOST)
-                if worst <= 1.0:  # NaN is not
+                if worst <= 1.0:  # NaN is rejected
                     accepted += 1
                     alpha = goal if h == goal - alpha else alpha + h
                     settled = course.guard if accepted % _SETTLED == 0 else None
                     state = new if settled is None else settled(new)
-                    # A step that was short only to end at a time wanted says nothing against longer ones.
+                    # A step that was shortened only to end at a requested time is no reason for short steps.
                     proposed = max(ideal, proposed) if h < proposed else ideal
                 else:
                     proposed = ideal if np.isfinite(ideal) else _LEAST * h
@@ -170,7 +170,7 @@ def _extrapolated(course: Course, step_under: Callable[[np.ndarray], ControlledS
 
 
 def _runge_kutta(course: Course, slope_under: Callable[[np.ndarray], Slope]) -> _Piece:
-    """SciPy's DOP853, which interpolates between its steps; RK45 where little accuracy is asked for."""
+    """SciPy's DOP853, which interpolates between its steps; RK45 for low accuracy."""
     from scipy.integrate import DOP853, RK45
 
     rtol, atol = course.tolerances
@@ -183,12 +183,12 @@ def _runge_kutta(course: Course, slope_under: Callable[[np.ndarray], Slope]) -> 
         nonlocal proposed
         slope = slope_under(course.controls[i])
         states = np.full((len(times), len(state)), np.nan)
-        # What the last interval ended with is a better first step than SciPy's guess, and costs nothing.
+        # The last step of the previous interval is a better first step than SciPy's guess, and costs nothing.
         first = None if proposed is None else min(proposed, right - left)
         solver = method(
             lambda _alpha, x: slope(x), left, state, right, rtol=rtol, atol=atol, first_step=first
         )
-        if not np.isfinite(solver.h_abs):  # rates beyond floating point; SciPy would look for a step for ever
+        if not np.isfinite(solver.h_abs):  # rates overflow; SciPy would search for a step for ever
             return states, None
         reached = steps = 0
         while solver.status == "running":

@@ -1,11 +1,11 @@
-"""What runs a system: its functions of vectors in numbers, whatever does the work underneath.
+"""The engine interface: functions of vectors, evaluated for numbers, whatever the backend.
 
 Arguments come in this order: constants c, state x (n), controls w (m), free parameters θ (k), step length h,
 costate λ (n). Kernels are called with numbers: each argument is a vector, or a matrix with one column for
 each of P points, and so are the results. Only the direct method needs expressions (``Derivatives``).
 
-One step of training is the seam between dynamics and everything else: ``step`` for numbers, ``chains`` for
-many steps and their adjoints, ``expansion`` for its first and second derivatives.
+One step of training is the interface between dynamics and everything else: ``step`` for numbers, ``chains``
+for many steps and their adjoints, ``expansion`` for first and second derivatives.
 """
 
 from abc import ABC, abstractmethod
@@ -20,11 +20,11 @@ from optlearn._engine.functions import Constants, Functions, State, pack
 from optlearn._engine.steps import EXACT, Stages
 
 Kernel = Callable[..., Any]
-# A CasADi expression or function, which have no types of their own.
+# A CasADi expression or function; CasADi has no type annotations.
 Expr: TypeAlias = Any
 # state (n,) → its slope (n,)
 Slope = Callable[[State], State]
-# state (n,) and length of a step → the state after it and an estimate of its error
+# state (n,) and length of a step → the state after it and an error estimate
 ControlledStep = Callable[[State, float], tuple[State, State]]
 
 
@@ -43,10 +43,10 @@ class Hamiltonians(NamedTuple):
 
 
 class Derivatives(NamedTuple):
-    """What CasADi expressions can be made of, q = n + m + k; whoever builds them must keep this alive.
+    """Functions for building CasADi expressions, q = n + m + k; their user must keep this object alive.
 
     Attributes:
-        rate: (c, x, w, θ, h) → dx/dα (n), running cost; what follows these is not read.
+        rate: (c, x, w, θ, h) → dx/dα (n), running cost; further outputs are not read.
         first: (c, x, w, θ, h) → dx/dα (n), running cost, and their Jacobians (n, q), (1, q) in (x, w, θ).
         second: (c, x, w, θ, h, μ, ν) → Hessian (q, q) of μ·dx/dα + ν·cost.
         final: (c, x, θ) → final cost.
@@ -63,7 +63,7 @@ class Derivatives(NamedTuple):
 
 
 class PathKernels(NamedTuple):
-    """Kernels of (c, x, w, θ) and multipliers μ (p), around what must stay within limits all along, g (p).
+    """Kernels of (c, x, w, θ) and multipliers μ (p) for quantities with path limits, g (p).
 
     Attributes:
         value: (c, x, w, θ) → g.
@@ -77,7 +77,7 @@ class PathKernels(NamedTuple):
 
 
 class PathDerivatives(NamedTuple):
-    """The same for expressions, q = n + m + k; whoever builds them must keep this alive.
+    """The same for expressions, q = n + m + k; their user must keep this object alive.
 
     Attributes:
         first: (c, x, w, θ) → g (p) and its Jacobian (p, q) in (x, w, θ).
@@ -89,7 +89,7 @@ class PathDerivatives(NamedTuple):
 
 
 class Expressions(NamedTuple):
-    """Everything as CasADi expressions of symbols: for proofs, which look at what is computed.
+    """Everything as CasADi expressions of symbols, for proofs, which inspect the computation.
 
     Attributes:
         symbols: c, x, w, θ, h, λ.
@@ -105,20 +105,20 @@ class Expressions(NamedTuple):
 
 
 class Engine(ABC):
-    """Rate, costs and steps of all systems or problems that differ in numbers only.
+    """Rate, costs and steps of all systems or problems that differ only in numbers.
 
     Args:
-        functions: of one of them.
+        functions: functions of one of them.
         size: estimated scalar operations in one rate.
 
     Attributes:
-        name: of what does the work.
+        name: name of the backend.
         sizes: lengths n, m, k of x, w, θ.
-        curved: how many of w, the first ones, are not shares.
-        constants: how many there are.
+        curved: number of leading entries of w that are not shares.
+        constants: number of constants.
         key: equal for problems that share the engine.
-        stages: of a step.
-        paths: what must stay within limits all along, if anything must.
+        stages: stages of a step.
+        paths: quantities with path limits, if any.
     """
 
     name: ClassVar[str]
@@ -132,22 +132,22 @@ class Engine(ABC):
         self._made: dict[Hashable, Any] = {}
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What ``make`` gives, made when it is first asked for: things that take long to build."""
+        """The cached result of ``make``, for objects that take long to build."""
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
 
     @property
     def exact(self) -> bool:
-        """Is a step exact, however long? Then an interval is one step."""
+        """Are steps of any length exact? Then an interval is one step."""
         return self.stages is EXACT
 
     @property
     @abstractmethod
     def costly(self) -> bool:
-        """Does one rate take so long (about a millisecond) that solvers should ask for few?
+        """Does one rate take so long (about a millisecond) that solvers should use few?
 
-        Its expectations are then wide quadratures, accurate to about 1e-7 and no better.
+        Its expectations are then wide quadratures, accurate only to about 1e-7.
         """
 
     @property
@@ -158,11 +158,11 @@ class Engine(ABC):
     @property
     @abstractmethod
     def free_in_rate(self) -> bool:
-        """Whether the rate, and not only the final cost, may read free parameters."""
+        """Whether the rate, and not only the final cost, may depend on free parameters."""
 
     @abstractmethod
     def prepare(self) -> None:
-        """Begin to make what a solver needs, in the background if that takes long."""
+        """Begin to prepare what a solver needs, in the background if that takes long."""
 
     # --- numbers ---------------------------------------------------------------------------------
 
@@ -191,16 +191,16 @@ class Engine(ABC):
 
     @abstractmethod
     def chains(self, total: int) -> tuple[Kernel, Kernel]:
-        """``total`` steps in a row, and their adjoints; x, w, h and results have a *row* a step.
+        """``total`` steps in sequence, and their adjoints; x, w, h and results have one *row* per step.
 
         Forward: (start, w, h, c, θ) → states and costs after each step. Backward: (costate at the end, x,
         w, h, c, θ), from the last step to the first → costates before each, gradients in w and θ. Neither
-        may be called by two threads at once. With ``paths`` the backward one takes (…, h, jump, c, θ): what
-        is added to the costate before each step.
+        may be called by two threads at once. With ``paths`` the backward one takes (…, h, jump, c, θ), where
+        ``jump`` is added to the costate before each step.
         """
 
     def many_chains(self, total: int, lanes: int) -> tuple[Kernel, Kernel]:
-        """``chains`` of several controls at once: rows of one lane after the other; c and θ are shared."""
+        """``chains`` for several controls at once: rows of one lane after the other; c and θ are shared."""
         forward, backward = self.chains(total)
 
         def each(chain: Kernel, *arguments: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -219,18 +219,18 @@ class Engine(ABC):
     @property
     @abstractmethod
     def path_kernels(self) -> PathKernels:
-        """Kernels for ``paths``, of which there must be some."""
+        """Kernels for ``paths``, which must not be empty."""
 
     # --- adaptive integration ----------------------------------------------------------------------
 
     @abstractmethod
     def slope(self, constants: Constants) -> Callable[[Float[np.ndarray, " m"]], Slope]:
-        """Controls w → x → dx/dα, without free parameters: what integrators call thousands of times."""
+        """Controls w → x → dx/dα, without free parameters; integrators call this thousands of times."""
 
     def controlled_step(
         self, constants: Constants
     ) -> Callable[[Float[np.ndarray, " m"]], ControlledStep] | None:
-        """Controls w → (x, h) → a step and its error in one call; None where that is no gain."""
+        """Controls w → (x, h) → a step and its error in one call; None if that gains nothing."""
         del constants
         return None
 
@@ -244,13 +244,13 @@ class Engine(ABC):
     @property
     @abstractmethod
     def path_derivatives(self) -> PathDerivatives:
-        """Functions for expressions of ``paths``, of which there must be some."""
+        """Functions for expressions of ``paths``, which must not be empty."""
 
     @property
     def expressions(self) -> Expressions | None:
-        """The rate and the costs themselves, where they are expressions."""
+        """The rate and the costs themselves, if they are expressions."""
         return None
 
     @abstractmethod
     def better_flat(self, steps: int) -> bool:
-        """Is an interval of so many steps faster as one flat expression than with calls of the rate?"""
+        """Is an interval with so many steps faster as one flat expression than with calls of the rate?"""

@@ -1,7 +1,7 @@
-"""From functions to the engine that runs them: one cache, one choice, one limit.
+"""From functions to the engine that runs them: the cache, the choice of backend, the memory limit.
 
-An engine is made once for each structure. Small functions are traced into CasADi expressions; those that are
-too large for that, as wide quadratures are, are compiled by XLA.
+An engine is built once for each structure. Small functions are traced into CasADi expressions; larger ones,
+such as wide quadratures, are compiled by XLA.
 """
 
 import gc
@@ -22,25 +22,25 @@ from optlearn._errors import SpecificationError
 
 Backend = Literal["auto", "casadi", "xla"]
 
-# Scalar operations up to which expressions beat compiled programs, to be built and to be run (measured:
+# Scalar operations up to which expressions beat compiled programs, in building and in running (measured:
 # docs/decisions/005-two-executors.md, 009-wide-quadratures.md, 029-growth.md).
 EXPRESSION_LIMIT = 150_000
-# The same for an exact advance: a power of a matrix is a deep product, and its derivatives, as expressions,
-# are far larger than itself (10 modes, 20 squarings: not built after minutes; XLA compiles them in seconds).
+# The same for an exact advance: a power of a matrix is a deep product, whose derivatives as expressions are
+# far larger than itself (10 modes, 20 squarings: not built within minutes; XLA compiles them in seconds).
 EXACT_LIMIT = 10_000
 
-# Part of the memory maps that Linux grants a process (65,530) beyond which programs are forgotten. What a
-# structure compiles to takes hundreds of them, and without any XLA dies of a segmentation fault.
+# Share of the memory maps that Linux grants a process (65,530) beyond which programs are dropped. The
+# programs of a structure take hundreds of maps, and without free ones XLA dies of a segmentation fault.
 CROWDED = 0.75
 
 NOTHING = np.zeros(0)
 
-# By structure. What is derived from an engine is kept by the engine itself (``Engine.once``).
+# By structure. Objects derived from an engine are cached by the engine itself (``Engine.once``).
 _MADE: dict[Hashable, Any] = {}
 
 
 def once(key: Hashable, make: Callable[[], Any]) -> Any:
-    """What ``make`` gives, made when it is first asked for under this key."""
+    """The result of ``make``, cached under this key."""
     if key not in _MADE:
         _make_room()
         _MADE[key] = make()
@@ -48,7 +48,7 @@ def once(key: Hashable, make: Callable[[], Any]) -> Any:
 
 
 def _make_room() -> None:
-    """Forget programs, JAX's own last, if this process can hardly map more; whoever runs one keeps it."""
+    """Drop programs, JAX's own last, if this process can hardly map more; running ones are kept alive."""
     for forget in (_MADE.clear, jax.clear_caches):
         if not _crowded():
             return
@@ -92,7 +92,7 @@ def _make(functions: Functions, backend: Backend) -> Engine:
             ]
             return CasadiEngine(functions, rate.size, *made)
         except UnsupportedPrimitive:
-            # XLA knows all operations, CasADi does not.
+            # XLA supports all operations, CasADi does not.
             if backend == "casadi":
                 raise
     from optlearn._engine.xla import XlaEngine
@@ -106,7 +106,7 @@ def _check_backend(backend: Backend) -> None:
 
 
 def _as_expressions(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of constants, a system first, whose system is as expressions need it."""
+    """A function of constants (a system first) that prepares the system for expressions."""
 
     def of(constants: Any, *others: Array) -> Any:
         system, *rest = constants
@@ -116,7 +116,7 @@ def _as_expressions(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wide(constants: Any) -> bool:
-    """Whether there is a part that says that it is too wide for expressions."""
+    """Whether a part declares itself too wide for expressions."""
     parts = jax.tree.leaves(constants, is_leaf=lambda part: getattr(part, "wide", False))
     return any(getattr(part, "wide", False) for part in parts)
 
@@ -130,7 +130,7 @@ def outputs_along(
 ) -> dict[str, Float[np.ndarray, " T"]]:
     """Error and observables at states under control vectors.
 
-    They are chosen for apart from the drift: an error may be a wide quadrature where the drift is not.
+    Their engine is chosen separately: an error may be a wide quadrature even if the drift is not.
     """
     constants = (system.system, dict(settings))
     names: list[str] = []
@@ -153,7 +153,7 @@ def outputs_along(
                 return list(results) if isinstance(results, tuple) else [results]
 
             return tuple(names), columns
-        # One state at a time: a wide quadrature times all states would not fit in memory.
+        # One state at a time: a wide quadrature at all states would not fit in memory.
         program = quick_jit(lambda c, x, v: jax.lax.map(lambda pair: values(c, *pair), (x, v)))
         return tuple(names), program
 
@@ -163,10 +163,10 @@ def outputs_along(
 
 
 class Weigher(Protocol):
-    """A cost of costs J (K,), and the weights (K,) that are its gradient."""
+    """A function of costs J (K,), and its gradient, the weights (K,)."""
 
     def value(self, J: Float[np.ndarray, " K"]) -> float:
-        """The cost."""
+        """The combined cost."""
         ...
 
     def weights(self, J: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
@@ -176,17 +176,17 @@ class Weigher(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """Functions with costs, ready to run: the engine of their structure, and their numbers.
+    """Functions with costs, ready to run: the engine of their structure and their numbers.
 
     Attributes:
-        functions: what was compiled.
+        functions: the functions.
         engine: shared by all functions of this structure.
-        constants: (c,) the numbers that it reads.
+        constants: (c,) the numbers that the engine reads.
         start: (n,) state at α = 0.
         horizon: training time.
-        weigher: of several costs, if there are; the engine's final cost is then their sum with the weights
-            that are the last of its constants.
-        is_coarse: its constants are those of a coarser drift.
+        weigher: combines several costs, if there are several; the engine's final cost is then their sum with
+            the weights at the end of its constants.
+        is_coarse: whether its constants are those of a coarser drift.
     """
 
     functions: Functions
@@ -198,18 +198,18 @@ class Compiled:
     is_coarse: bool = False
 
     def weighted(self, weigher: Weigher) -> Self:
-        """The same with another cost of the costs."""
+        """The same with another combination of the costs."""
         return replace(self, weigher=weigher)
 
     def coarser(self) -> Self | None:
-        """The same with a coarser drift, on the same engine; None: there is none, or this is it."""
+        """The same with a coarser drift on the same engine; None if there is none, or this is it."""
         system = None if self.is_coarse else self.functions.system.system.coarser()
         if system is None:
             return None
         return replace(self, constants=pack((system, *self.functions.constants[1:])), is_coarse=True)
 
     def costs(self, x: State, theta: FreeValues) -> Float[np.ndarray, " K"]:
-        """The costs of which there are several, at the final state."""
+        """The several costs at the final state."""
         units = np.eye(self.functions.weights)
         return np.array([float(self.engine.final(self.with_weights(unit), x, theta)) for unit in units])
 
@@ -218,7 +218,7 @@ class Compiled:
         return np.concatenate([self.constants[: -len(weights)], weights])
 
     def final(self, x: State, theta: FreeValues, along: np.ndarray = NOTHING) -> float:
-        """Cost of the final state, and of values along the way if the weigher counts these."""
+        """Cost of the final state, and of values along training if the weigher includes these."""
         if self.weigher is None:
             return float(self.engine.final(self.constants, x, theta))
         return self.weigher.value(np.concatenate([self.costs(x, theta), along]))
@@ -226,7 +226,7 @@ class Compiled:
     def final_gradient(
         self, x: State, theta: FreeValues, along: np.ndarray = NOTHING
     ) -> tuple[float, State, FreeValues]:
-        """The same, and its gradients in x and θ."""
+        """The same with its gradients in x and θ."""
         constants, cost = self.constants, None
         if self.weigher is not None:
             costs = np.concatenate([self.costs(x, theta), along])
@@ -238,7 +238,7 @@ class Compiled:
     def many_final_gradients(
         self, x: Float[np.ndarray, "n N"], theta: FreeValues
     ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, "n N"]]:
-        """Costs of N final states, and their gradients in x; without values along the way."""
+        """Costs of N final states, and their gradients in x; without values along training."""
         every = (
             [self.constants]
             if self.weigher is None
@@ -262,5 +262,5 @@ class Compiled:
         return self.engine.sizes
 
     def exact_steps(self, length: float) -> int:
-        """Steps that a system with its own exact ``advance`` asks for in an interval."""
+        """Steps in an interval that a system with its own exact ``advance`` requires."""
         return max(1, int(np.ceil(length / self.functions.system.system.longest * (1 - 1e-9))))

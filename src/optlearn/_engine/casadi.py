@@ -23,24 +23,24 @@ from optlearn._engine.functions import Functions
 from optlearn._engine.steps import step
 from optlearn._engine.tracing.values import Buffered
 
-# Below this many instructions in an interval, one flat expression is faster than calls of the rate.
+# Up to this many instructions in an interval, one flat expression is faster than calls of the rate.
 FLAT = 600
-# Up to this many instructions, a search for what occurs twice is worth its time: it saves a tenth of a call,
-# and takes as long as hundreds of calls, as thousands of a large one.
+# Up to this many instructions, eliminating common subexpressions pays off: it saves a tenth of each call, and
+# takes as long as hundreds of calls, or thousands for a large expression.
 SHARED = 50_000
 # Estimated operations of a rate up to which an adaptive step is one function.
 SMALL = 3_000
 
 
 class CasadiEngine(Engine):
-    """Everything from a few traced functions.
+    """An engine on a few traced functions.
 
     Args:
-        functions: what was traced.
+        functions: the traced functions.
         size: estimated scalar operations in one rate.
         rate: (c, x, w, θ, h) → dx/dα, running cost, as a CasADi function.
         final: (c, x, θ) → final cost.
-        path: (c, x, w, θ) → what must stay within limits all along, if anything must.
+        path: (c, x, w, θ) → quantities with path limits, if any.
     """
 
     name = "casadi"
@@ -120,7 +120,7 @@ class CasadiEngine(Engine):
         return Buffered(forward), Buffered(backward)
 
     def many_chains(self, total: int, lanes: int) -> tuple[Kernel, Kernel]:
-        """In one call: for small rates, entering Python takes ten times as long as the steps themselves."""
+        """All in one call: for small rates, entering Python takes ten times as long as the steps."""
 
         def make() -> list[Expr]:
             self.chains(total)
@@ -150,7 +150,7 @@ class CasadiEngine(Engine):
 
     @cached_property
     def path_kernels(self) -> PathKernels:
-        """Kernels for what must stay within limits all along."""
+        """Kernels for quantities with path limits."""
         c, x, w, theta, mu, total = self._weighed_path
         hessian, gradient = casadi.hessian(total, w)
         bends = hessian[: self.curved, : self.curved]
@@ -182,7 +182,7 @@ class CasadiEngine(Engine):
         return c, x, w, theta, mu, casadi.dot(mu, self._path(c, x, w, theta))
 
     def slope(self, constants: np.ndarray) -> Callable[[np.ndarray], Slope]:
-        """In place: conversions would take as long as a small rate itself."""
+        """Evaluated in place: conversions would take as long as a small rate itself."""
         rate = Buffered(self._rate)
         held_constants, state, controls = (argument.reshape(-1) for argument in rate.inputs[:3])
         held_constants[:] = constants
@@ -199,7 +199,7 @@ class CasadiEngine(Engine):
         return under
 
     def controlled_step(self, constants: np.ndarray) -> Callable[[np.ndarray], ControlledStep] | None:
-        """For small rates: an extrapolated step as one function, so that Python is entered once a step."""
+        """For small rates: an extrapolated step as one function, so that Python is entered once per step."""
         if self.size > SMALL:
             return None
 
@@ -244,14 +244,14 @@ class CasadiEngine(Engine):
 
     @property
     def expressions(self) -> Expressions:
-        """As they were traced."""
+        """The traced expressions."""
         symbols = self.symbols()
         c, x, w, theta, h, _ = symbols
         slope, cost = self._rate(c, x, w, theta, h)
         return Expressions(symbols, slope, cost, self._final(c, x, theta))
 
     def better_flat(self, steps: int) -> bool:
-        """For small rates and few steps."""
+        """True for small rates and few steps."""
         return bool(self.operations * steps <= FLAT)
 
     def symbols(self) -> tuple[Expr, ...]:
@@ -268,10 +268,10 @@ def _function(name: str, inputs: Expr, outputs: Expr) -> Expr:
 
 
 def _in_a_row(name: str, inputs: list[Expr], shared: list[Expr], outputs: Expr, total: int) -> Expr:
-    """A function ``total`` times, its first result being its next first argument; ``shared`` never change."""
+    """Apply a function ``total`` times, passing on its first result; ``shared`` arguments stay fixed."""
     once = casadi.Function(name, [*inputs, *shared], [casadi.densify(output) for output in outputs])
     columns = [1, *[total] * (len(inputs) - 1), *[1] * len(shared)]
     symbols = [casadi.MX.sym(f"x{i}", once.size1_in(i), count) for i, count in enumerate(columns)]
-    given = [*symbols[: len(inputs)], *(casadi.repmat(v, 1, total) for v in symbols[len(inputs) :])]
+    arguments = [*symbols[: len(inputs)], *(casadi.repmat(v, 1, total) for v in symbols[len(inputs) :])]
     chain: Expr = once.mapaccum(name, total)
-    return casadi.Function(name, symbols, list(chain(*given)))
+    return casadi.Function(name, symbols, list(chain(*arguments)))

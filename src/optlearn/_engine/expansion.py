@@ -20,14 +20,14 @@ from optlearn._engine.steps import Stages, step
 
 
 class Expanded(NamedTuple):
-    """One step in an expression, y being what derivatives are taken in.
+    """One step in an expression, with derivatives in y.
 
     Attributes:
         end: (n) state after the step.
         cost: of the step.
         end_slope: (n, p) derivative of the end in y.
         cost_slope: (1, p) derivative of the cost in y.
-        kept: for ``StepExpansion.backward``.
+        kept: intermediate results for ``StepExpansion.backward``.
     """
 
     end: Expr
@@ -100,7 +100,7 @@ class StepExpansion:
 class IntervalFunctions:
     """Functions of one interval of several steps of length h, for y = (x, w, θ), q = n + m + k.
 
-    With paths there are also g values along the way, at the points of ``PathFunctions.points``.
+    With paths there are also g values along the interval, at the points of ``PathFunctions.points``.
 
     Attributes:
         value: (c, x, w, θ, h) → state at the end, cost, values along the way (g).
@@ -121,16 +121,16 @@ def interval_functions(engine: Engine, steps: int) -> IntervalFunctions:
     lengths = (engine.constants, *engine.sizes)
     c, x, w, theta = (casadi.MX.sym(n, size) for n, size in zip("cxwt", lengths, strict=True))
     h, weight = casadi.MX.sym("h"), casadi.MX.sym("weight")
-    n, rest = x.shape[0], w.shape[0] + theta.shape[0]
+    n, others = x.shape[0], w.shape[0] + theta.shape[0]
     costate = casadi.MX.sym("costate", n)
-    below = casadi.horzcat(casadi.DM(rest, n), casadi.DM.eye(rest))
-    slope = casadi.MX(casadi.horzcat(casadi.DM.eye(n), casadi.DM(n, rest)))
+    below = casadi.horzcat(casadi.DM(others, n), casadi.DM.eye(others))
+    slope = casadi.MX(casadi.horzcat(casadi.DM.eye(n), casadi.DM(n, others)))
     paths = _Paths(engine, steps, c, w, theta, below)
     plain, cost = x, casadi.MX(0)
     for _ in range(steps):
         plain, own_cost = expansion.plain(c, plain, w, theta, h)
         cost = cost + own_cost
-    end, cost_slope = x, casadi.MX(casadi.DM(1, n + rest))
+    end, cost_slope = x, casadi.MX(casadi.DM(1, n + others))
     paths.pass_by(end, slope)
     passed = []
     for _ in range(steps):
@@ -144,7 +144,7 @@ def interval_functions(engine: Engine, steps: int) -> IntervalFunctions:
         own, adjoint = expansion.backward(kept, adjoint, weight)
         there, jump = paths.backward(place)
         hessian, adjoint = hessian + own + there, adjoint + jump
-    # As one flat expression, what is below the diagonal is then not computed a second time.
+    # In a flat expression, the part below the diagonal is then not computed twice.
     symmetric = casadi.triu2symm(casadi.triu(hessian))
     inputs = [c, x, w, theta, h]
     made = (
@@ -157,7 +157,7 @@ def interval_functions(engine: Engine, steps: int) -> IntervalFunctions:
 
 
 class _Paths:
-    """Values along an interval, at the ends of its steps, with derivatives; none without paths."""
+    """Values along an interval, at the ends of its steps, with derivatives; empty without paths."""
 
     def __init__(self, engine: Engine, steps: int, c: Expr, w: Expr, theta: Expr, below: Expr) -> None:
         self._given, self._below = (c, w, theta), below
@@ -170,7 +170,7 @@ class _Paths:
         self.slopes: Expr = casadi.MX(0, below.shape[1])
 
     def pass_by(self, x: Expr, slope: Expr) -> None:
-        """Take in the state x, with slope = ∂x/∂y, at the next end of a step."""
+        """Add the state x, with slope = ∂x/∂y, at the next end of a step."""
         (c, w, theta), Z = self._given, casadi.vertcat(slope, self._below)
         used = np.flatnonzero(self._used[len(self._passed)]).tolist()
         jacobian = None
@@ -181,12 +181,12 @@ class _Paths:
         self._passed.append((x, Z, jacobian))
 
     def backward(self, place: int) -> tuple[Expr, Expr]:
-        """Of the weighted sum of the values after so many steps: the Hessian in y, and the gradient in x."""
+        """Hessian in y, and gradient in x, of the weighted sum of the values after so many steps."""
         (c, w, theta), (x, Z, jacobian) = self._given, self._passed[place]
         if jacobian is None:
             return 0, 0
         before, here = int(self._used[:place].sum()), self._used[place]
-        # Its multipliers, at the places of those that count here.
+        # Its multipliers, at the positions that count here.
         chosen = casadi.DM(np.eye(len(here))[:, here])
         mu = casadi.mtimes(chosen, self.multipliers[before : before + int(here.sum())])
         block = self._derivatives.second(c, x, w, theta, mu)
@@ -194,14 +194,14 @@ class _Paths:
         return casadi.mtimes(casadi.mtimes(Z.T, block), Z), gradient
 
 
-# Results kept: values, Jacobian and Hessian of a program ask for the same points in turn.
+# Number of cached results: values, Jacobian and Hessian of a program use the same points in turn.
 _KEPT_POINTS = 4096
 
 
 class Callback(casadi.Callback):
     """A function of columns of numbers as a CasADi function without derivatives.
 
-    CasADi does not keep a callback alive: whoever builds expressions of it must.
+    CasADi does not keep a callback alive: the user of its expressions must.
 
     Args:
         name: of the function.
@@ -237,7 +237,7 @@ class Callback(casadi.Callback):
     def eval(self, arg: Sequence[Expr]) -> list[Expr]:
         """The results for columns of numbers."""
         arrays = [np.array(column) for column in arg]
-        # Not the numbers themselves: constants hold quadratures of up to 2^18 points.
+        # A hash instead of the numbers: constants hold quadratures of up to 2^18 points.
         point = blake2b(b"".join(array.tobytes() for array in arrays)).digest()
         if point not in self._known:
             results = self._function(*arrays)

@@ -1,8 +1,8 @@
-"""A system and its costs as plain functions of vectors: what every engine is made of.
+"""A system and its costs as plain functions of vectors, the basis of every engine.
 
 Everything that may change between two calls (states, controls, parameters, a system's own numbers) is an
-argument, so what is traced or compiled serves all problems of one structure. ``Functions.key`` is that
-structure; it is the only key that programs are kept by.
+argument, so traced or compiled programs work for all problems of one structure. ``Functions.key`` is that
+structure; it is the only key of the program cache.
 """
 
 from collections import OrderedDict
@@ -19,12 +19,12 @@ from optlearn._dynamics.system import System
 from optlearn._engine.steps import CLASSICAL, EXACT, Stages, scanned_step
 from optlearn._schedule import Schedule
 
-# Of one problem: n numbers of the state, m controls on each of I intervals, k free parameters, c constants.
+# Of one problem: n state entries, m controls on each of I intervals, k free parameters, c constants.
 Constants = Float[np.ndarray, " c"]
 State = Float[np.ndarray, " n"]
 Controls = Float[np.ndarray, "I m"]
 FreeValues = Float[np.ndarray, " k"]
-# Of NumPy or JAX, traced or not: a flat state, a vector of control values, v of them, and their shares.
+# NumPy or JAX, traced or not: a flat state, a vector of control values, v of them, and their shares.
 Flat = Float[Array, " n"]
 Vector = Float[Array, " c"]
 Vectors = Float[Array, "v c"]
@@ -39,8 +39,8 @@ class FlatSystem:
     Attributes:
         system: the system.
         controls: names of the parameters that vary in time, in the order of control vectors.
-        unrolled: mixed controls are a sum of drifts, not one drift over a batch. An expression is then made
-            of one and the same traced drift; a compiler would compile it several times.
+        unrolled: mixed controls use a sum of drifts instead of one drift over a batch. An expression can then
+            reuse one traced drift, while a compiler would compile it several times.
     """
 
     system: System
@@ -49,7 +49,7 @@ class FlatSystem:
 
     @property
     def key(self) -> Hashable:
-        """Equal for systems that differ in numbers only."""
+        """Equal for systems that differ only in numbers."""
         leaves, structure = jax.tree.flatten(self.system)
         shapes = tuple(np.shape(leaf) for leaf in leaves)
         return structure, shapes, self.controls
@@ -59,7 +59,7 @@ class FlatSystem:
         return _traced_once("drift", self.controls, system, dict(settings), flat, u)
 
     def mixed_drift(self, system: System, settings: Settings, flat: Flat, u: Vectors, shares: Shares) -> Flat:
-        """Drift averaged over control vectors that are drawn with ``shares``."""
+        """Drift averaged over control vectors drawn with ``shares``."""
         return self._mixed(lambda vector: self.drift(system, settings, flat, vector), u, shares)
 
     def advance(self, system: System, settings: Settings, flat: Flat, u: Vector, length: Number) -> Flat:
@@ -69,9 +69,10 @@ class FlatSystem:
     def mixed_advance(
         self, system: System, settings: Settings, flat: Flat, u: Vectors, shares: Shares, length: Number
     ) -> Flat:
-        """The mean of where control vectors lead, drawn with ``shares``.
+        """The mean of the states reached under control vectors drawn with ``shares``.
 
-        Mixing within an interval is then mixing of ends: the same to first order in ``length``.
+        Mixing within an interval thus becomes mixing of end states, which is the same to first order in
+        ``length``.
         """
         return self._mixed(lambda vector: self.advance(system, settings, flat, vector, length), u, shares)
 
@@ -105,7 +106,7 @@ def _traced_once(
     u: Array,
     *length: Array,
 ) -> Any:
-    """A method of a system on flat vectors; programs of one structure share what JAX has traced of it."""
+    """A method of a system on flat vectors; programs of one structure share its JAX trace."""
     result = getattr(system, method)(system.layout.unflatten(flat), _merged(controls, settings, u), *length)
     # JAX sorts the names of a plain dictionary.
     return OrderedDict(result) if method == "outputs" else system.layout.flatten(result)
@@ -117,7 +118,7 @@ def _no_cost(constants: Any, flat: Array, theta: Array) -> Array:
 
 
 class PathFunctions(NamedTuple):
-    """What must stay within limits all along, on a grid of intervals of s steps each.
+    """Quantities with path limits, on a grid of intervals with s steps each.
 
     Attributes:
         values: (constants, x, w, θ) → (p,) values.
@@ -130,11 +131,11 @@ class PathFunctions(NamedTuple):
     read_controls: tuple[bool, ...]
 
     def points(self, steps: int) -> np.ndarray:
-        """(s + 1, p) flags: at which ends of the steps of an interval each value is looked at.
+        """(s + 1, p) flags: at which ends of the steps of an interval each value is checked.
 
-        What reads controls jumps where they do, and counts on both sides; if it reads no state, it has one
-        value in an interval. What reads the state alone has one value where two intervals meet, and none to
-        choose at the start. Counted twice, constraints would have no unique multipliers.
+        A value that reads controls jumps with them and counts on both sides; if it reads no state, it has a
+        single value per interval. A value that reads only the state has one value where two intervals meet,
+        and is fixed at the start. If constraints were counted twice, their multipliers would not be unique.
         """
         flags = np.tile(self.read_state, (steps + 1, 1))
         flags[0] = self.read_controls
@@ -143,21 +144,21 @@ class PathFunctions(NamedTuple):
 
 @dataclass(frozen=True)
 class Functions:
-    """What an engine computes at a moment of training, in ``jax.numpy``.
+    """The functions that an engine evaluates at a moment of training, in ``jax.numpy``.
 
     Sizes: n of the state x, m of the controls w, k of the free parameters θ.
 
     Attributes:
         system: the dynamics; an engine chooses whether its mixed controls are unrolled.
         sizes: n, m, k.
-        curved: how many of w, the first ones, are not shares: the rate need not be linear in them.
+        curved: number of leading entries of w that are not shares: the rate need not be linear in them.
         constants: a tree of all numbers that the functions read, the system's own first, then the settings.
-        parts: what must be equal for two problems to share a program, by its name in words.
-        make_rate: system → (constants, x, w, θ, h) → dx/dα (n,), running cost (). Where steps are exact these
-            are the means over a length h; the cost is that at x itself for h = 0.
+        parts: what must be equal for two problems to share a program, by name.
+        make_rate: system → (constants, x, w, θ, h) → dx/dα (n,), running cost (). If steps are exact, these
+            are means over a length h; for h = 0 the cost is that at x itself.
         final: (constants, x, θ) → final cost (); 0 for a system by itself.
-        weights: how many of the constants, the last ones, are weights of several final costs.
-        paths: what must stay within limits all along, if anything must.
+        weights: number of trailing constants that are weights of several final costs.
+        paths: quantities with path limits, if any.
     """
 
     system: FlatSystem
@@ -172,12 +173,12 @@ class Functions:
 
     @property
     def key(self) -> Hashable:
-        """Equal for functions that differ in numbers only."""
+        """Equal for functions that differ only in numbers."""
         return tuple(self.parts.items())
 
     @property
     def stages(self) -> Stages:
-        """Of a step: one if the system knows where it is after any time."""
+        """Stages of a step; a single one for an exact ``advance``."""
         return EXACT if self.system.system.advances else CLASSICAL
 
     def rate(self, *, unrolled: bool = False) -> Callable[..., tuple[Array, Array]]:
@@ -186,7 +187,7 @@ class Functions:
 
     @cached_property
     def on_vectors(self) -> "VectorFunctions":
-        """For JAX: the constants are a vector too."""
+        """The functions for JAX, with the constants as a vector too."""
         split = splitter(self.constants)
         rate, final = (unpacked(function, split) for function in (self.rate(), self.final))
         paths = None if self.paths is None else unpacked(self.paths.values, split)
@@ -202,16 +203,16 @@ class Functions:
 class VectorFunctions:
     """Functions of vectors for compiled programs.
 
-    Programs that call them in a loop split the constants before it: these hold the tables of quadratures, of
-    which every call would copy its part.
+    Programs that call them in a loop split the constants beforehand: these hold the tables of quadratures,
+    which every call would otherwise copy.
 
     Attributes:
         rate: (c, x, w, θ, h) → dx/dα (n,), running cost ().
         final: (c, x, θ) → final cost ().
-        stages: of a step.
-        split: c → its tree, which all take in place of c.
-        split_ahead: the same for programs that are differentiated forwards, if at all.
-        paths: (c, x, w, θ) → (p,) what must stay within limits all along, if anything must.
+        stages: stages of a step.
+        split: c → its tree, which all functions accept in place of c.
+        split_ahead: the same for programs with at most forward-mode derivatives.
+        paths: (c, x, w, θ) → (p,) quantities with path limits, if any.
     """
 
     rate: Callable[..., tuple[Array, Array]]
@@ -234,8 +235,8 @@ def system_functions(system: FlatSystem, settings: Settings, variants: int = 1) 
     Args:
         system: the system.
         settings: values of its parameters.
-        variants: v, how many control vectors are mixed. The controls w are these vectors one after the
-            other, and then, if there are several, their shares.
+        variants: number v of mixed control vectors. The controls w are these vectors one after the other,
+            followed by their shares if there are several.
     """
     count = len(system.controls)
 
@@ -266,7 +267,7 @@ def system_functions(system: FlatSystem, settings: Settings, variants: int = 1) 
 def control_tables(
     schedule: Schedule, controls: tuple[str, ...]
 ) -> tuple[Float[np.ndarray, "I v"], Float[np.ndarray, "I v c"]]:
-    """Shares and control vectors of what a schedule mixes in each of its I intervals."""
+    """Shares and control vectors that a schedule mixes in each of its I intervals."""
     variants = list(schedule.variants())
     shares = np.stack([share for share, _ in variants], axis=1)
     vectors = np.stack(
@@ -288,7 +289,7 @@ def pack(tree: Any) -> Float[np.ndarray, " c"]:
 
 
 def splitter(constants: Any) -> Callable[[Array], Any]:
-    """What turns the vector that ``pack`` makes of such constants into their tree again."""
+    """The inverse of ``pack`` for constants of this structure."""
     leaves, structure = jax.tree.flatten(constants)
     shapes = [np.shape(leaf) for leaf in leaves]
     stops = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)]).tolist()
@@ -304,7 +305,7 @@ def splitter(constants: Any) -> Callable[[Array], Any]:
 
 
 def unpacked(function: Callable[..., Any], split: Callable[[Array], Any]) -> Callable[..., Any]:
-    """``function(constants, …)`` whose constants, a tuple, may also be packed into one vector."""
+    """``function(constants, …)`` that accepts constants as a tuple or packed into one vector."""
 
     def unpack(packed: Any, *arguments: Array) -> Any:
         return function(packed if isinstance(packed, tuple) else split(packed), *arguments)

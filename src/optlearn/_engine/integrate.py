@@ -1,6 +1,6 @@
-"""Integrate a system under a schedule, with quadratures that are accurate all along.
+"""Integrate a system under a schedule, with quadratures that are accurate throughout.
 
-The same engines run it that solvers use; ``adaptive`` says how.
+It uses the same engines as solvers; see ``adaptive`` for the methods.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ def integrate(
     rtol: float | None = None,
     atol: float = 1e-13,
 ) -> Trajectory:
-    """The course of ``model`` from ``start`` under ``schedule``.
+    """The trajectory of ``model`` from ``start`` under ``schedule``.
 
     Args:
         model: the system: a learning model, or any other.
@@ -44,8 +44,8 @@ def integrate(
         start: state at α = 0 (``model.state(Q11=1, …)``, or a dictionary).
         parameters: values that replace the model's defaults.
         record: training times to record, or how many equally spaced ones.
-        quadrature: for expectations. Default: closed forms where the model has them, else a
-            one that is as accurate as ``AutoQuadrature()`` says. Any can be swapped for another.
+        quadrature: quadrature for expectations. Default: closed forms where the model has them, else one with
+            the accuracy of ``AutoQuadrature()``.
         backend: "casadi" (compiles nothing), "xla" (for wide quadratures), "auto": by the size of the drift.
         rtol: relative local error tolerance of the integrator. Default: 1e-12 for closed forms, a
             tenth of the quadrature's accuracy where expectations are computed by quadrature.
@@ -64,8 +64,8 @@ def integrate(
     probes = model.probes(start)
     at_end = {**settings, **schedule.at(schedule.horizon)}
     cases = [{**settings, **schedule.at(0.0)}, *extreme_settings(schedule, settings)]
-    # A quadrature that is accurate at the start may not be where the weights have grown: measure at the
-    # end too, and if need be choose again with the end in view.
+    # A quadrature that is accurate at the start may fail where weights have grown: measure at the end too,
+    # and choose again including the end if necessary.
     chosen_again = False
     while True:
         resolved = resolved_for(model, probes, cases, quadrature)
@@ -84,7 +84,7 @@ def integrate(
         if accuracy is None or not np.all(np.isfinite(states[-1])):
             break
         hopeless = max(info.get("quadrature_error", 0.0), info.get("error_quadrature_error", 0.0)) > accuracy
-        # Relative to the largest drift at all of them, as a choice would be.
+        # Relative to the largest drift at all of them, as in the choice of a quadrature.
         probes = np.concatenate([probes, states[-1:]])
         errors = resolved.errors(probes, at_end)
         info |= errors
@@ -109,9 +109,9 @@ def _course(
     tolerances: tuple[float, float],
     backend: Backend,
 ) -> tuple[Engine, Course]:
-    """What to run, and what runs it."""
+    """The compiled functions and the engine."""
     model = system.system
-    # Where exact steps mix values, or read the time, the ends of intervals are part of the meaning.
+    # If exact steps mix values or read the time, results depend on the ends of intervals.
     pieces = schedule if model.advances else schedule.merged()
     shares, vectors = control_tables(pieces, system.controls)
     variants = vectors.shape[1]

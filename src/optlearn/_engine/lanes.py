@@ -1,12 +1,12 @@
-"""Many problems of one structure as lanes: what they share is compiled, what they differ in is an argument.
+"""Many problems of one structure as lanes: the shared structure is compiled, numbers are arguments.
 
 Passes forward and backward through training take all lanes at once: lanes come last inside the loops, so that
 every operation of a step is one vector instruction over all problems. The backward pass is the exact adjoint
 of the steps, recomputed from the states at their beginnings.
 
-Lanes run in lockstep without waiting for the slowest: programs are compiled for a few numbers of lanes. While
-lanes wait, finished ones are replaced; when none waits any more, those that are left move together into a
-smaller program.
+Lanes run in lockstep without waiting for the slowest: programs are compiled for a few numbers of lanes.
+Finished lanes are replaced by waiting ones; when none is waiting, the remaining lanes move to a smaller
+program.
 """
 
 import os
@@ -25,30 +25,30 @@ from optlearn._arrays import Array, Float, float64
 from optlearn._engine.functions import Flat, Number, VectorFunctions
 from optlearn._engine.steps import EXACT, step
 
-# Lanes of programs: as many as keep a core's caches, or a GPU, busy; and fewer.
+# Numbers of lanes of programs: as many as keep a core's caches, or a GPU, busy; and smaller ones.
 _SIZES = {"cpu": (128, 16), "gpu": (8192, 1024, 64)}
 
-# (lanes, state, fresh (B,), their first values, …) → state, which says in ``ended`` which lanes have; a
-# partial of a compiled function, by which its program is known.
+# (lanes, state, fresh (B,), first values, …) → state, whose ``ended`` flags finished lanes; a partial of a
+# compiled function, which identifies its program.
 Advance = partial[Any]
 T = TypeVar("T")
 
-# Programs that were called before, and so are compiled; threads do not compile the same one twice.
+# Programs called before, hence compiled; threads do not compile the same one twice.
 _CALLED: set[Any] = set()
 _COMPILING = Lock()
 
 
 class Lanes(NamedTuple):
-    """Numbers of B problems, each array with one row a problem; or those of one, without that axis.
+    """Numbers of B problems, each array with one row per problem; or those of one problem, without that axis.
 
     Attributes:
-        constants: (c,) what the rate reads.
+        constants: (c,) constants of the rate.
         start: (n,) state at α = 0.
         horizon: training time.
         lower, width: (m,) lowest value of each column of w, and its range.
-        rows: (b, m) a of each budget: the mean over training of a·v, v in [0, 1], is the target, or at most.
-        targets: (b,) of the budgets.
-        neutral: (m,) controls, in [0, 1], that prefer nothing.
+        rows: (b, m) row a of each budget: the mean over training of a·v, v in [0, 1], is = or ≤ the target.
+        targets: (b,) targets of the budgets.
+        neutral: (m,) neutral controls, in [0, 1].
     """
 
     constants: Array
@@ -63,17 +63,17 @@ class Lanes(NamedTuple):
 
 @dataclass(frozen=True)
 class LaneStructure:
-    """What all lanes share; equal structures share compiled programs.
+    """The structure that all lanes share; equal structures share compiled programs.
 
     Attributes:
-        key: equal for problems that differ in numbers only.
-        functions: of one lane.
-        intervals: of equal length.
-        size: m, of columns of w.
-        curved: how many of them, the first ones, are not shares.
-        budgets: "equal" or "at most" for each; no two of them are of the same control.
-        vertices: (values, m − curved) shares that stand for one value of the discrete control entirely; a
-            single empty row without one.
+        key: equal for problems that differ only in numbers.
+        functions: functions of one lane.
+        intervals: number of equal intervals.
+        size: number m of columns of w.
+        curved: number of leading columns that are not shares.
+        budgets: "equal" or "at most" for each; no two of them share a control.
+        vertices: (values, m − curved) shares of each pure value of the discrete control; a single empty row
+            without one.
         sum_limited: must the shares also add up to at most 1?
     """
 
@@ -99,11 +99,11 @@ class LaneStructure:
 
     @property
     def exact(self) -> bool:
-        """Is a step exact, however long?"""
+        """Are steps of any length exact?"""
         return self.functions.stages is EXACT
 
     def on(self, intervals: int) -> "LaneStructure":
-        """The same on another number of intervals."""
+        """The same structure with another number of intervals."""
         if intervals == self.intervals:
             return self
         return replace(self, key=(self.key, intervals), intervals=intervals)
@@ -121,7 +121,7 @@ class LaneStructure:
         return self.functions.final(constants, x, jnp.zeros(0))
 
     def step(self, lane: Lanes, x: Flat, w: Float[Array, " m"], h: Number) -> tuple[Flat, Float[Array, ""]]:
-        """State and cost after a step of length h; unrolled, since a small rate compiles quickly."""
+        """State and cost after a step of length h; unrolled, because small rates compile quickly."""
         return step(self.functions.stages, lambda y: self.rate(lane, y, w, h), x, h)
 
 
@@ -129,7 +129,7 @@ class Passes(NamedTuple):
     """A forward and a backward pass of B lanes on I intervals of s steps.
 
     Attributes:
-        objective: (B,) of each lane.
+        objective: (B,) objective of each lane.
         gradient: (B, I, m) derivative in the controls v.
         states: (I·s + 1, n, B) at the ends of all steps.
         costates: (I·s + 1, n, B) derivative of the objective in the states.
@@ -192,21 +192,21 @@ def _lanes_last(structure: LaneStructure, lanes: Lanes, v: Array, steps: int) ->
 
 
 def drain(advance: Advance, begin: Callable[[Any], Any], lanes: Lanes, first: Any, *options: Any) -> Any:
-    """Where all lanes end.
+    """Run all lanes to their ends.
 
     Args:
-        advance: some work on a batch of lanes.
+        advance: advances a batch of lanes.
         begin: first values of a batch → its state.
         lanes: N lanes.
         first: tree of their first values, N rows each.
         options: further arguments of ``advance``.
 
     Returns:
-        Their last states, as NumPy arrays with N rows.
+        Their final states, as NumPy arrays with N rows.
     """
     count = len(lanes.horizon)
     workers = 1 if jax.default_backend() != "cpu" else min(_cores(), -(-count // _sizes()[-1]))
-    # XLA runs a chain of small operations on one core: lanes are shared out between threads.
+    # XLA runs a chain of small operations on one core, so lanes are distributed over threads.
     shares = [np.arange(count)[part::workers] for part in range(workers)]
 
     @float64
@@ -265,7 +265,7 @@ def _called(function: partial[T], size: int, *arguments: Any) -> T:
 
 
 def blocks(function: partial[T], lanes: Lanes, *columns: Any) -> T:
-    """``function`` of lanes and columns, each with N rows, a batch at a time; NumPy arrays with N rows."""
+    """``function`` of lanes and columns, each with N rows, batch by batch; NumPy arrays with N rows."""
     count = len(lanes.horizon)
     size = _fitting(count)
 
@@ -291,7 +291,7 @@ def _sizes() -> tuple[int, ...]:
 
 
 def _fitting(count: int) -> int:
-    """Lanes of the smallest program that holds so many, or of the largest."""
+    """Number of lanes of the smallest program that holds so many, or of the largest program."""
     return next((size for size in reversed(_sizes()) if count <= size), _sizes()[0])
 
 

@@ -18,9 +18,9 @@ from optlearn._engine.functions import Controls, FreeValues
 from optlearn._schedule import uniform_grid
 
 C = TypeVar("C", bound=Compiled)
-# Controls that go through training in one call.
+# Number of controls that pass through training in one call.
 LANES = 16
-# Forward passes that are kept, and how large their states may be.
+# Number of cached forward passes, and the maximum size of their states.
 KEPT, KEPT_BYTES = 4, 2**20
 # Whether the drift is coarse, steps in an interval, controls, free parameters.
 _Key = tuple[bool, int, bytes, bytes]
@@ -36,9 +36,10 @@ class RolloutResult:
         costates: (I·s + 1, n) derivative of the objective with respect to the state there.
         gradient: (I, m) derivative of the objective with respect to the controls.
         free_gradient: (k,) derivative with respect to the free parameters.
-        along: (L,) values along the way that have limits; none if there are no paths.
-        multipliers: (I, s + 1, p) of these, at the ends of the steps of every interval; None without paths.
-        jumps: (I·s + 1, n) by how much costates are larger just before each of these; likewise.
+        along: (L,) values along training that have limits; empty without paths.
+        multipliers: (I, s + 1, p) multipliers of these, at the ends of the steps of every interval; None
+            without paths.
+        jumps: (I·s + 1, n) increase of the costates just before each of these; None without paths.
     """
 
     objective: float
@@ -68,13 +69,13 @@ class Rollout(Generic[C]):
         self._tilt: tuple[Controls, FreeValues] | None = None
         self._h = np.repeat(np.diff(edges) / steps, steps)
         self._forward, self._backward = compiled.engine.chains(self._total)
-        # Last forward passes, of all that share a problem and a grid: ends of runs are looked at repeatedly.
+        # Recent forward passes, shared by a problem and a grid: the ends of runs are evaluated repeatedly.
         self._recent: dict[_Key, tuple[np.ndarray, np.ndarray]] = {}
-        # And last passes both ways, of all that share the weights of costs as well.
+        # And recent passes both ways, shared if the weights of costs are equal too.
         self._both_ways: dict[_Key, RolloutResult] = {}
 
     def weighted(self, weigher: Weigher) -> "Rollout[C]":
-        """The same passes, with another cost of several costs."""
+        """The same passes with another combination of several costs."""
         other = copy(self)
         other.compiled = self.compiled.weighted(weigher)
         other._both_ways = {}
@@ -87,7 +88,7 @@ class Rollout(Generic[C]):
         return other
 
     def coarser(self) -> "Rollout[C] | None":
-        """The same passes with a coarser drift; None: there is none."""
+        """The same passes with a coarser drift; None without one."""
         compiled = self.compiled.coarser()
         if compiled is None:
             return None
@@ -96,29 +97,29 @@ class Rollout(Generic[C]):
         return other
 
     def tilted(self, by_w: Controls, by_theta: FreeValues) -> "Rollout[C]":
-        """The same passes with an objective that also grows by so much for each unit of w (I, m) and θ (k,).
+        """The same passes with linear terms in w (I, m) and θ (k,) added to the objective.
 
-        Costates stay those of the objective without it.
+        Costates stay those of the original objective.
         """
         other = copy(self)
         other._tilt = by_w, by_theta
         return other
 
     def costs(self, w: Controls, theta: FreeValues) -> np.ndarray:
-        """(K,) the costs of which there are several, under controls w (I, m)."""
+        """(K,) the several costs under controls w (I, m)."""
         states = self.forward(w, theta)[1]
         return np.concatenate([self.compiled.costs(states[-1], theta), self.along(states, w, theta)])
 
     @property
     def operations(self) -> int:
-        """Scalar operations of a forward pass; a backward pass takes about three times as many."""
+        """Number of scalar operations of a forward pass; a backward pass takes about three times as many."""
         engine = self.compiled.engine
         return self._total * len(engine.stages.nodes) * engine.operations
 
     def forward(self, w: Controls, theta: FreeValues) -> tuple[float, np.ndarray]:
         """Objective, and (I·s + 1, n) states, under controls w (I, m).
 
-        Where a state is not finite the objective is NaN, whatever an error makes of it: one that counts
+        If a state is not finite, the objective is NaN whatever the error's value: an error that counts
         mistakes would find none.
         """
         states, cost = self._chain(w, theta)
@@ -149,7 +150,7 @@ class Rollout(Generic[C]):
         return self.compiled.is_coarse, self.steps, w.tobytes(), theta.tobytes()
 
     def along(self, states: np.ndarray, w: Controls, theta: FreeValues) -> np.ndarray:
-        """(L,) values that have limits all along, at ends of steps: interval by interval, step by step."""
+        """(L,) values with path limits at ends of steps: interval by interval, step by step."""
         paths = self.compiled.engine.paths
         if paths is None:
             return NOTHING
@@ -164,7 +165,7 @@ class Rollout(Generic[C]):
 
     @property
     def _points(self) -> np.ndarray:
-        """(I, s + 1) which states are those at the ends of the steps of an interval."""
+        """(I, s + 1) indices of the states at the ends of the steps of each interval."""
         return np.arange(self.intervals)[:, None] * self.steps + np.arange(self.steps + 1)[None, :]
 
     def objective(self, w: Controls, theta: FreeValues) -> float:
@@ -177,7 +178,7 @@ class Rollout(Generic[C]):
         theta: FreeValues,
         forward: tuple[float, np.ndarray] | None = None,
     ) -> RolloutResult:
-        """A forward pass, unless what it gives is known, and a backward pass."""
+        """A forward pass, unless its result is given, and a backward pass."""
         if self._tilt is not None:
             return self._run(w, theta, forward)
         key = self._key(w, theta)
@@ -215,13 +216,13 @@ class Rollout(Generic[C]):
     def many(
         self, w: Float[np.ndarray, "N I m"], theta: FreeValues
     ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, "N I m"]]:
-        """Objectives of many controls, and their gradients; without values along the way."""
+        """Objectives of many controls, and their gradients; without values along training."""
         blocks = [w[first : first + LANES] for first in range(0, len(w), LANES)]
         objectives, gradients = zip(*(self._lanes(block, theta) for block in blocks), strict=True)
         return np.concatenate(objectives), np.concatenate(gradients)
 
     def _lanes(self, w: np.ndarray, theta: FreeValues) -> tuple[np.ndarray, np.ndarray]:
-        """The same for as many controls as one call takes, or fewer."""
+        """The same for at most as many controls as one call takes."""
         count, constants, start = len(w), self.compiled.constants, self.compiled.start
         w = np.concatenate([w, np.repeat(w[:1], LANES - count, axis=0)])
         forward, backward = self._many
@@ -244,7 +245,7 @@ class Rollout(Generic[C]):
         return self.compiled.engine.many_chains(self._total, LANES)
 
     def _weigh(self, states: np.ndarray, w: Controls, theta: FreeValues, along: np.ndarray) -> "_Weighed":
-        """What values along the way have for multipliers, and the gradients of their weighted sum."""
+        """Multipliers of values along training, and the gradients of their weighted sum."""
         compiled, paths = self.compiled, self.compiled.engine.paths
         assert paths is not None
         assert compiled.weigher is not None

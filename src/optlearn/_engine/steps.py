@@ -1,4 +1,4 @@
-"""A step of training: a classical Runge-Kutta step, or the exact one of a system that has one.
+"""A step of training: a classical Runge-Kutta step, or the exact step of a system that has one.
 
 Both are stages of slopes; the exact step has a single stage, whose slope is (end − x)/h.
 """
@@ -17,8 +17,8 @@ class Stages(NamedTuple):
     """The stages of a step.
 
     Attributes:
-        nodes: position of each in the step, and weight of the slope before it.
-        parts: of the step that its slope stands for; whole numbers.
+        nodes: position of each stage in the step, and weight of the slope before it.
+        parts: weight of each slope in the step, as whole numbers.
     """
 
     nodes: tuple[float, ...]
@@ -42,7 +42,7 @@ def step(stages: Stages, rate: Callable[[Any], tuple[Any, Any]], x: Any, h: Any)
     slope: Any = 0.0
     total: Any = 0.0
     costs: Any = 0.0
-    # Summed in whole numbers: one rounding less for each stage.
+    # Summed with whole-number weights: one rounding fewer per stage.
     for node, part in zip(*stages, strict=True):
         slope, cost = rate(x + node * h * slope)
         total, costs = total + part * slope, costs + part * cost
@@ -69,7 +69,7 @@ def scanned_step(
 
 
 def interval_weights(steps: int) -> Float[np.ndarray, " points"]:
-    """Weights for the mean over an interval from values at the ends of its steps: Simpson's, or trapezoid."""
+    """Weights of the mean over an interval, at the ends of its steps: Simpson's rule, or trapezoid."""
     weights = np.ones(steps + 1)
     if steps % 2 == 0:
         weights[1:-1:2], weights[2:-1:2] = 4.0, 2.0

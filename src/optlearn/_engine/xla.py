@@ -1,7 +1,8 @@
 """An engine for rates that are too large for expressions: programs that XLA compiles.
 
-A drift of thousands of quadrature points is too large for an expression graph, but XLA sums it in about a
-millisecond. Compilation takes seconds, so every program is compiled once, for all grids (``xla_kernels``).
+A drift with thousands of quadrature points is too large for an expression graph, but XLA sums it in about a
+millisecond. Compilation takes seconds, so every program is compiled only once, for all grids
+(``xla_kernels``).
 """
 
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from optlearn._engine.xla_kernels import Chain, Columns
 
 
 class XlaEngine(Engine):
-    """Everything from functions in ``jax.numpy``."""
+    """An engine on functions in ``jax.numpy``."""
 
     name = "xla"
 
@@ -38,7 +39,7 @@ class XlaEngine(Engine):
 
     def _slope(self, c: Array, x: Array, w: Array, theta: Array, h: Array) -> tuple[Array, Array]:
         """dx/dα (n,) and running cost (), on vectors."""
-        # Kernels have a vector for every argument, for h too.
+        # Kernels take a vector for every argument, including h.
         return self._functions.rate(c, x, w, theta, jnp.reshape(h, ()))
 
     def _step(self, c: Array, x: Array, w: Array, theta: Array, h: Array) -> tuple[Array, Array]:
@@ -49,7 +50,7 @@ class XlaEngine(Engine):
 
     @property
     def costly(self) -> bool:
-        """Yes: a wide quadrature each."""
+        """Yes: each rate is a wide quadrature."""
         return True
 
     @property
@@ -59,7 +60,7 @@ class XlaEngine(Engine):
 
     @property
     def free_in_rate(self) -> bool:
-        """If there are any; the structure of a program is not looked into."""
+        """True if there are any; the program's structure is not analysed."""
         return self.sizes[2] > 0
 
     def prepare(self) -> None:
@@ -77,8 +78,8 @@ class XlaEngine(Engine):
     @property
     def final(self) -> Kernel:
         """(c, x, θ) → final cost."""
-        # With its gradient, if that was asked for: one program compiles faster than two. Else without, which
-        # compiles in half the time.
+        # With its gradient, if that was requested: one program compiles faster than two. Otherwise without,
+        # which compiles in half the time.
         if "final_gradient" not in self.__dict__:
             return self._final_alone
         return lambda constants, x, theta: self.final_gradient(constants, x, theta)[0]
@@ -112,8 +113,8 @@ class XlaEngine(Engine):
                 rates = self._slope(c, x, v[:m], v[m:], h)
                 return rates, rates
 
-            # Settings may enter by a deep product, states linearly: apart, so that no derivative in these is
-            # carried through the product.
+            # Settings may enter through a deep product, states linearly: differentiate separately, so that no
+            # derivative in the states passes through the product.
             v = jnp.concatenate([w, theta])
             states, rates = jax.jacfwd(values, 0, has_aux=True)(x, v)
             settings, _ = jax.jacfwd(values, 1, has_aux=True)(x, v)
@@ -132,7 +133,7 @@ class XlaEngine(Engine):
                 slope, cost = self._slope(c, x, v[:m], v[m:], h)
                 return mu @ slope + nu[0] * cost
 
-            # Apart, as above; and what is mixed along the settings, of which there are few.
+            # Separately, as above; mixed derivatives along the settings, of which there are few.
             v = jnp.concatenate([w, theta])
             states = jax.jacfwd(jax.grad(total))(x, v)
             mixed, settings = jax.jacfwd(jax.grad(total, (0, 1)), 1)(x, v)
@@ -152,7 +153,7 @@ class XlaEngine(Engine):
         return self._over_columns(hessian, "cxt")
 
     def chains(self, total: int) -> tuple[Kernel, Kernel]:
-        """Steps and adjoints in a row; compiled once for any number of them."""
+        """Steps and adjoints in sequence; compiled once for any number of them."""
 
         def forward(start: np.ndarray, w: np.ndarray, h: np.ndarray, *shared: np.ndarray) -> Any:
             return self._forward(start, (w, h[:, None]), shared)
@@ -203,7 +204,7 @@ class XlaEngine(Engine):
 
     @cached_property
     def path_kernels(self) -> PathKernels:
-        """Kernels for what must stay within limits all along."""
+        """Kernels for quantities with path limits."""
         path, curved = self._path, self.curved
 
         def gradient(*arguments: Array) -> tuple[Array, ...]:
@@ -255,7 +256,7 @@ class XlaEngine(Engine):
     @cached_property
     def derivatives(self) -> Derivatives:
         """Compiled programs behind callbacks."""
-        # Only here: what needs no expressions also runs where CasADi is not installed.
+        # Imported here, so that everything without expressions also runs without CasADi.
         from optlearn._engine.expansion import Callback
 
         n, m, k = self.sizes
@@ -265,7 +266,7 @@ class XlaEngine(Engine):
         gradients = [(1, 1), (n, 1), (k, 1)]
         first = Callback("first", [*everything, 1], jacobians, self.rate_jacobian)
         return Derivatives(
-            first,  # a program without the Jacobians would have to be compiled as well
+            first,  # a program without the Jacobians would require another compilation
             first,
             Callback("second", [*everything, 1, n, 1], [(q, q)], self.rate_hessian),
             Callback("final", end, [(1, 1)], self.final),
@@ -278,7 +279,7 @@ class XlaEngine(Engine):
         return False
 
     def slope(self, constants: np.ndarray) -> Callable[[np.ndarray], Slope]:
-        """A program of the rate alone, for one state: it compiles faster than anything that holds a loop."""
+        """A program of the rate alone, for one state: it compiles faster than any program with a loop."""
         rate = self.once(
             "slope", lambda: quick_jit(lambda c, x, w: self._slope(c, x, w, np.zeros(0), 0.0)[0])
         )
@@ -314,7 +315,7 @@ class XlaEngine(Engine):
         return Chain(back, self._lengths("xxwhxct"), 4, self._functions.split)
 
     def _over_columns(self, function: Callable[..., Any], arguments: str, *, ahead: bool = False) -> Columns:
-        """A kernel; ``ahead``: the function takes derivatives forwards only."""
+        """A kernel; ``ahead``: the function uses only forward-mode derivatives."""
         shared = [letter in "ct" for letter in arguments]
         split = self._functions.split_ahead if ahead else self._functions.split
         return Columns(function, self._lengths(arguments), shared, split)
@@ -327,9 +328,9 @@ class XlaEngine(Engine):
 
 
 def _curvatures(m: int, curved: int) -> tuple[np.ndarray, np.ndarray]:
-    """Directions (d, m) of which curvatures make a Hessian, the axes first; and how (d, curved, curved).
+    """Directions (d, m) whose curvatures determine a Hessian, axes first; and weights (d, curved, curved).
 
-    Between two axes, the curvature along their sum is that of both and twice what is mixed of them.
+    The curvature along the sum of two axes is the sum of both curvatures plus twice the mixed derivative.
     """
     pairs = list(combinations(range(curved), 2))
     directions = np.concatenate([np.eye(m), *(np.eye(m)[[i]] + np.eye(m)[[j]] for i, j in pairs)])

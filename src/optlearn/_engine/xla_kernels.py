@@ -13,16 +13,16 @@ import numpy as np
 from optlearn._arrays import Array, float64, quick_jit
 from optlearn._engine.tracing.values import casadi
 
-# Steps, and columns, in one call of a compiled program, at most. Tables of columns are also asked for one by
-# one, and filled with zeros whatever their number: small ones cost less.
+# Maximum number of steps, and of columns, in one call of a compiled program. Columns are also evaluated one
+# by one, in tables padded with zeros: small tables cost less.
 BLOCK = 256
 COLUMNS = 32
-# Programs compiled, and columns computed, at the same time, at most: XLA sums one quadrature on one core.
+# Maximum number of programs compiled, and columns computed, in parallel: XLA sums one quadrature on one core.
 THREADS = 8
 
 
 class _Compiled:
-    """A function that is compiled once, for arguments of given shapes, now or in the background."""
+    """A function that is compiled once for arguments of given shapes, now or in the background."""
 
     def __init__(self, function: Callable[..., Any], shapes: Any) -> None:
         self._function, self._shapes = function, shapes
@@ -50,13 +50,13 @@ class _Compiled:
 
 
 class Columns(_Compiled):
-    """A function of vectors as one of columns.
+    """A function of vectors, mapped over columns.
 
     Args:
         function: vectors → array, or a tuple of arrays, of one dimension or none.
-        lengths: of its arguments.
-        shared: a flag for each argument: it is the same for all columns.
-        split: what the first argument is turned into, once for all columns.
+        lengths: lengths of its arguments.
+        shared: a flag for each argument: the same for all columns.
+        split: conversion of the first argument, done once for all columns.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class Columns(_Compiled):
         self._shared = shared
 
         def block(count: Array, constants: Array, *others: Array) -> list[Array]:
-            given = split(constants), *others
+            arguments = split(constants), *others
 
             def one(i: Array) -> list[Array]:
-                result = function(*(v if same else v[i] for v, same in zip(given, shared, strict=True)))
+                result = function(*(v if same else v[i] for v, same in zip(arguments, shared, strict=True)))
                 return _vectors(result if isinstance(result, tuple) else (result,))
 
             def body(i: Array, tables: list[Array]) -> list[Array]:
@@ -81,9 +81,9 @@ class Columns(_Compiled):
             block, [(n,) if same else (COLUMNS, n) for n, same in zip(lengths, shared, strict=True)]
         )
 
-    def __call__(self, *given: Any) -> Any:
-        """Results with one column each for every column of the arguments."""
-        rows = [_as_rows(value) for value in given]
+    def __call__(self, *arguments: Any) -> Any:
+        """Results with one column for every column of the arguments."""
+        rows = [_as_rows(value) for value in arguments]
         total = max(len(r) for r, same in zip(rows, self._shared, strict=True) if not same)
         program = self.compiled
         size = min(COLUMNS, -(-total // _workers()))
@@ -106,13 +106,13 @@ class Columns(_Compiled):
 
 
 class Chain(_Compiled):
-    """A function (carry, *row, *shared) → carry, results, run along rows.
+    """A function (carry, *row, *shared) → carry, results, applied along rows.
 
     Args:
-        function: of vectors; the results are a tuple of vectors or numbers.
-        lengths: of its arguments.
-        rows: how many arguments after the carry are rows of tables.
-        split: what the first of those that follow is turned into, once for all rows.
+        function: function of vectors; the results are a tuple of vectors or numbers.
+        lengths: lengths of its arguments.
+        rows: number of arguments after the carry that are rows of tables.
+        split: conversion of the first argument after these, done once for all rows.
     """
 
     def __init__(
@@ -122,8 +122,8 @@ class Chain(_Compiled):
         rows: int,
         split: Callable[..., Any],
     ) -> None:
-        def block(count: Array, carry: Array, tables: list[Array], given: list[Array]) -> Any:
-            shared = split(given[0]), *given[1:]
+        def block(count: Array, carry: Array, tables: list[Array], arguments: list[Array]) -> Any:
+            shared = split(arguments[0]), *arguments[1:]
 
             def one(carry: Array, i: Array) -> tuple[Array, list[Array]]:
                 end, results = function(carry, *(table[i] for table in tables), *shared)

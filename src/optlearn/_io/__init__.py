@@ -1,4 +1,4 @@
-"""Labelled results on disk: NetCDF with provenance, written so that no half of a file is ever seen.
+"""Labelled results on disk: NetCDF with provenance, written atomically.
 
-Never pickle: a file is data, and reading one runs nothing that it says.
+Never pickle: a file is data, and reading one never executes its content.
 """

@@ -1,7 +1,7 @@
-"""Complete files or none, reading that names what is wrong with a file, and the folder of caches.
+"""Atomic writing, reading with clear errors about damaged files, and the cache folder.
 
-Content is made in memory and written by Python alone: HDF5 crashes the process on a full disk. And HDF5 may
-read a damaged file for ever: a checksum follows its bytes, which HDF5 never sees, and is looked at first.
+Content is built in memory and written by Python: HDF5 crashes the process on a full disk. And HDF5 may loop
+for ever on a damaged file, so a checksum, which HDF5 never sees, follows the content and is checked first.
 """
 
 import hashlib
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 ENVIRONMENT = "OPTLEARN_CACHE"
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"  # a NetCDF-4 file is an HDF5 file
-# The last bytes of a file are these and the digest of all before them, in hexadecimal.
+# The last bytes of a file are these and the hexadecimal digest of everything before them.
 _CHECKSUM = b"\noptlearn sha256 "
-# An attribute of such a file, which stands in it as plain text: that its checksum is gone is damage too.
+# An attribute of such a file, stored as plain text: it reveals that a missing checksum is damage.
 _SUMMED = "optlearn: the last line of the file is the SHA-256 of all before it"
-MOST_BYTES = 2**30  # of a file that is read whole, such as JSON
+MOST_BYTES = 2**30  # maximum size of a file that is read whole, such as JSON
 _T = TypeVar("_T")
 
 
 def cache_folder() -> Path:
-    """Where this user's downloaded data sets and compiled programs lie.
+    """The folder of this user's downloaded data sets and compiled programs.
 
     The environment variable ``OPTLEARN_CACHE`` names another folder.
     """
@@ -43,12 +43,12 @@ def cache_folder() -> Path:
 
 
 def write_file(path: str | os.PathLike[str], content: "str | bytes | memoryview") -> Path:
-    """Write a file, which appears under its name only when it is complete; an older one stays until then.
+    """Write a file that appears under its name only when complete; an older one stays until then.
 
-    What is not a regular file, such as a pipe or ``/dev/stdout``, is written to directly.
+    Non-regular files, such as a pipe or ``/dev/stdout``, are written directly.
 
     Args:
-        path: where to; missing folders are made.
+        path: file to write; missing folders are created.
         content: text is encoded as UTF-8.
 
     Raises:
@@ -68,7 +68,7 @@ def write_file(path: str | os.PathLike[str], content: "str | bytes | memoryview"
             with temporary.open("xb") as file:
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())  # else a loss of power may leave an empty file under this name
+                os.fsync(file.fileno())  # otherwise a power failure may leave an empty file under this name
             os.replace(temporary, target)
         finally:
             with suppress(OSError):
@@ -79,16 +79,16 @@ def write_file(path: str | os.PathLike[str], content: "str | bytes | memoryview"
 
 
 def temporary_prefix(name: str) -> str:
-    """How the names of this process's half-written files for ``name`` begin."""
+    """Prefix of the names of this process's temporary files for ``name``."""
     return f".{name}.{os.getpid()}."
 
 
 def remove_half_written(folder: Path, pid: int | None = None) -> None:
-    """Remove what processes that were killed in the middle of ``write_file`` have left behind.
+    """Remove temporary files of processes that were killed during ``write_file``.
 
     Args:
-        folder: where.
-        pid: of the process; None for all, where nobody else is writing.
+        folder: the folder.
+        pid: id of the process; None for all, if nobody else is writing.
     """
     for path in folder.glob(f".*.{'*' if pid is None else pid}.*.tmp"):
         path.unlink(missing_ok=True)
@@ -100,9 +100,9 @@ def save_dataset(
     """Write a dataset as NetCDF-4, with provenance among its attributes.
 
     Args:
-        dataset: what to write.
-        path: where to; missing folders are made.
-        attributes: further attributes, beside the dataset's own and ``provenance()``.
+        dataset: the dataset.
+        path: file to write; missing folders are created.
+        attributes: attributes in addition to the dataset's own and ``provenance()``.
     """
     marked = dataset.assign_attrs({**dataset.attrs, **provenance(), **(attributes or {})})
     return write_file(path, as_netcdf(marked))
@@ -116,7 +116,7 @@ def as_netcdf(content: "xarray.Dataset | xarray.DataTree") -> bytes:
         if "dask" in sys.modules:
             import dask
 
-            # While a client of a cluster is open, xarray would lock the file there; a buffer has no name.
+            # While a cluster client is open, xarray would lock the file on the cluster; a buffer has no name.
             stack.enter_context(dask.config.set(scheduler="synchronous"))
         data = bytes(marked.to_netcdf(None, engine="h5netcdf"))
     return data + _checksum(data)
@@ -131,7 +131,7 @@ def load_dataset(path: str | Path) -> "xarray.Dataset":
 
     Raises:
         FileNotFoundError: there is no such file.
-        DataFileError: it is not NetCDF-4, or it is cut short.
+        DataFileError: it is not NetCDF-4, or it is truncated.
     """
     import xarray
 
@@ -143,7 +143,7 @@ def load_dataset(path: str | Path) -> "xarray.Dataset":
 
 
 def read_checked(path: str | Path, read: Callable[[Path], _T]) -> _T:
-    """What ``read`` makes of a NetCDF file; what is wrong with the file is a ``DataFileError``."""
+    """The result of ``read`` for a NetCDF file; raises ``DataFileError`` for a damaged file."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file")
@@ -162,12 +162,12 @@ def read_checked(path: str | Path, read: Callable[[Path], _T]) -> _T:
     try:
         _touch_everything(path)
         return read(path)
-    except Exception as error:  # a forged header comes out of HDF5 as almost anything
+    except Exception as error:  # a forged header makes HDF5 raise almost anything
         raise DataFileError(f"{path} cannot be read, it may be cut short: {error}") from error
 
 
 def _check_sum(path: Path) -> None:
-    """Raise unless the bytes are those that were written; files of older versions have no checksum."""
+    """Raise unless the bytes match their checksum; files of older versions have none."""
     content = path.read_bytes()
     data, end = content[: -len(_checksum(b""))], content[-len(_checksum(b"")) :]
     summed = _SUMMED.encode() in content or _CHECKSUM in end
@@ -176,10 +176,10 @@ def _check_sum(path: Path) -> None:
 
 
 def _touch_everything(path: Path) -> None:
-    """Raise if HDF5 cannot read a part: h5netcdf would leave a half-open file behind, which complains."""
+    """Raise if HDF5 cannot read a part: h5netcdf would leave a half-open file behind, which warns later."""
     import h5py
 
-    most = 2**20 + 1000 * path.stat().st_size  # beyond any compression
+    most = 2**20 + 1000 * path.stat().st_size  # more than any compression can achieve
 
     def touch(name: str, item: "h5py.Group | h5py.Dataset") -> None:
         dict(item.attrs)
@@ -210,7 +210,7 @@ def read_file(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """What a JSON file says.
+    """The content of a JSON file.
 
     Raises:
         OSError: it cannot be read.

@@ -1,4 +1,4 @@
-"""Where a result comes from: time, versions, git revision, and the code itself."""
+"""The provenance of a result: time, versions, git revision, and the code itself."""
 
 import platform
 import subprocess
@@ -14,13 +14,13 @@ _PACKAGE = Path(__file__).parent.parent
 
 
 def provenance() -> dict[str, str]:
-    """Time, versions and, in a checkout, the git revision."""
+    """Time, versions and, in a git checkout, the revision."""
     return {"created": datetime.now(UTC).isoformat(timespec="seconds"), **_versions()}
 
 
 def version_of(package: str) -> str | None:
-    """The version of an installed package; None: it is not installed."""
-    from importlib.metadata import PackageNotFoundError, version  # which few commands need
+    """The version of an installed package; None if it is not installed."""
+    from importlib.metadata import PackageNotFoundError, version  # few commands need it
 
     try:
         return version(package)
@@ -36,7 +36,7 @@ def versions_of(*packages: str) -> dict[str, str]:
 
 @cache
 def code_digest() -> str:
-    """Digest of the sources of optlearn that are running."""
+    """Digest of the running optlearn sources."""
     total = sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
         total.update(path.relative_to(_PACKAGE).as_posix().encode())
@@ -53,7 +53,7 @@ def _versions() -> dict[str, str]:
 
 
 def _revision() -> str | None:
-    """Revision of the checkout that this file belongs to; None if git does not know this file."""
+    """Revision of the git checkout of this file; None if git does not track this file."""
 
     def git(*arguments: str) -> Any:
         return subprocess.run(
@@ -62,7 +62,7 @@ def _revision() -> str | None:
         ).stdout.strip()  # fmt: skip
 
     try:
-        # A package installed inside somebody else's repository is not part of it.
+        # A package installed inside another repository is not part of it.
         git("ls-files", "--error-unmatch", "__init__.py")
         return str(git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"))
     except (OSError, subprocess.SubprocessError):

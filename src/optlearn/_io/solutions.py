@@ -1,8 +1,8 @@
 """Solutions on disk: one NetCDF file with a group for each part, and never a pickle.
 
 Groups ``schedule``, ``trajectory``, ``costates`` and, where a solution has them, ``relaxed``,
-``whole_numbers`` and ``past`` hold labelled arrays; everything else is in the attributes of the root, nested
-things as JSON. ``ncdump -h`` or xarray read such a file without optlearn.
+``whole_numbers`` and ``past`` hold labelled arrays; everything else is in root attributes, nested values as
+JSON. ``ncdump -h`` or xarray read such a file without optlearn.
 """
 
 import hashlib
@@ -31,15 +31,15 @@ from optlearn._signatures import checked
 from optlearn._trajectory import Trajectory
 
 KIND = "optlearn solution"
-# Raised when a file of the new kind cannot be read by older code, or the other way round.
+# Increased when older code cannot read new files, or the other way round.
 FORMAT = 3
 # Attributes that are numbers or text, and those that are JSON.
 _PLAIN = ("objective", "method", "outcome", "seconds", "problem")
 _NESTED = ("parameters", "certificate", "options", "runs", "made_by", "described", "weights")
 _EDGE, _INTERVAL = "alpha_edge", "interval"
 _TIME, _SEED = "alpha", "seed"
-_VALUE = "_value"  # ends the name of the axis of a mixed control's values
-# The attribute that holds the name of a control or state whose variable is called something else.
+_VALUE = "_value"  # suffix of the axis of a mixed control's values
+# Attribute with the name of a control or state whose variable has a different name.
 _NAME = "name"
 _PROVENANCE = ("created", "git_revision")  # and everything that ends in _version
 
@@ -77,7 +77,7 @@ def save_solution(solution: Solution, path: str | PathLike[str]) -> Path:
         for name, value in record.items()
     }
     marks = {"kind": KIND, "format": FORMAT, "digest": _digest(attributes, parts)}
-    # Of the computation; saving a loaded solution again does not change it.
+    # Provenance of the computation; saving a loaded solution again does not change it.
     origin = {**provenance(), **solution.provenance}
     root = xarray.Dataset(attrs={**marks, **attributes, **origin})
     tree = xarray.DataTree.from_dict({"/": root, **{f"/{name}": part for name, part in parts.items()}})
@@ -88,18 +88,18 @@ def save_solution(solution: Solution, path: str | PathLike[str]) -> Path:
 def load(path: str | PathLike[str], problem: Problem | None = None) -> Solution:
     """Load a solution from a file written by ``solution.save``.
 
-    Its problem is made anew from the scenario and arguments in the file. A problem of your own is
-    not in the file: pass it here, else the loaded solution has everything but its problem, and says
-    so when that is used.
+    Its problem is rebuilt from the scenario and arguments in the file. Your own problem is not in the file:
+    pass it here, otherwise the loaded solution has everything but its problem, and using the problem raises
+    an error that says so.
 
     Args:
         path: the file.
-        problem: what the solution solves, if it is not of ``ol.scenarios``.
+        problem: the solution's problem, if it is not from ``ol.scenarios``.
 
     Raises:
         FileNotFoundError: there is no such file.
-        DataFileError: it is no solution, damaged, or of another version's format.
-        SpecificationError: it is the solution of another problem than ``problem``; names what differs.
+        DataFileError: it is not a solution, damaged, or in another version's format.
+        SpecificationError: it solves a problem other than ``problem``; the message lists the differences.
     """
     tree = read_checked(Path(path), _read_tree)
     root = {str(name): value for name, value in tree.attrs.items()}
@@ -111,7 +111,7 @@ def load(path: str | PathLike[str], problem: Problem | None = None) -> Solution:
             raise DataFileError("its content does not match its checksum")
         nested = {name: parse(attributes[name]) for name in _NESTED}
         solution = _solution(attributes, nested, parts, root)
-    except Exception as error:  # whoever forged it may have forged anything
+    except Exception as error:  # a forged file may contain anything
         what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise DataFileError(f"{path} is a broken solution file: {what}. Solve the problem again") from error
     if problem is None:
@@ -181,10 +181,11 @@ def _solution(
 
 
 def _made_again(name: str, made_by: Mapping[str, Any] | None, described: Mapping[str, Any]) -> Problem:
-    """The problem of a scenario, or what says that it is not there."""
+    """The problem of a scenario, or a placeholder for a missing problem."""
     if made_by is None:
         return MissingProblem(name, "since it was not made by a scenario of optlearn", described)
-    # The one arrow of this room to the right: a file names a scenario, and only that can make it.
+    # This room's only import from above: a file names a scenario, and only the scenario can rebuild the
+    # problem.
     from optlearn import scenarios
 
     scenario, arguments = made_by["scenario"], made_by["arguments"]
@@ -202,7 +203,7 @@ def _made_again(name: str, made_by: Mapping[str, Any] | None, described: Mapping
 
 
 def _digest(attributes: Mapping[str, Any], parts: Mapping[str, xarray.Dataset]) -> str:
-    """SHA-256 of everything that a solution is made of."""
+    """SHA-256 of a solution's entire content."""
     digest = hashlib.sha256()
     for name in sorted(attributes):
         digest.update(f"{name}={attributes[name]!r}\n".encode())
@@ -214,7 +215,7 @@ def _digest(attributes: Mapping[str, Any], parts: Mapping[str, xarray.Dataset]) 
 
 
 def _python(value: Any) -> Any:
-    """An attribute as h5netcdf hands it back, in Python's types."""
+    """An attribute as returned by h5netcdf, in Python types."""
     return value.item() if hasattr(value, "item") else value
 
 
@@ -222,7 +223,7 @@ def _python(value: Any) -> Any:
 
 
 def _from_schedule(schedule: Schedule) -> xarray.Dataset:
-    """Controls on intervals; the shares of a mixed one by value. Edges are a coordinate."""
+    """Controls on intervals, with the shares of mixed ones by value; edges are a coordinate."""
     dataset = xarray.Dataset(
         coords={_EDGE: schedule.grid},
         attrs={"parameters": json.dumps(plain(schedule.parameters)), "intervals": schedule.intervals},
@@ -239,7 +240,7 @@ def _from_schedule(schedule: Schedule) -> xarray.Dataset:
 
 
 def _to_schedule(part: xarray.Dataset) -> Schedule:
-    """What ``_from_schedule`` was given."""
+    """The inverse of ``_from_schedule``."""
     values, mixtures = {}, {}
     for name, variable in _named(part):
         if variable.ndim == 1:
@@ -250,7 +251,7 @@ def _to_schedule(part: xarray.Dataset) -> Schedule:
 
 
 def _from_trajectory(trajectory: Trajectory) -> xarray.Dataset:
-    """Courses by training time, and how they were made; without the dense output of an integrator."""
+    """Time courses and info of a trajectory, without the integrator's dense output."""
     info = {name: value for name, value in trajectory.info.items() if _is_plain(value)}
     dims = (_TIME,) if trajectory.seeds == 0 else (_SEED, _TIME)
     return xarray.Dataset(
@@ -261,14 +262,14 @@ def _from_trajectory(trajectory: Trajectory) -> xarray.Dataset:
 
 
 def _to_trajectory(part: xarray.Dataset) -> Trajectory:
-    """What ``_from_trajectory`` was given."""
+    """The inverse of ``_from_trajectory``."""
     values = {name: variable.values for name, variable in _named(part)}
     names, info = (parse(part.attrs[key]) for key in ("order_parameters", "info"))
     return Trajectory(part[_TIME].values, values, tuple(names), info)
 
 
 def _variable(name: str) -> str:
-    """The variable of a control or state: its name, unless that is taken or NetCDF cannot have it."""
+    """Variable name of a control or state: its own name, unless it is taken or invalid in NetCDF."""
     taken = name in (_EDGE, _INTERVAL, _TIME, _SEED) or name.endswith(_VALUE)
     return name if name.isidentifier() and not taken else f"name:{quote(name, safe='')}"
 

@@ -1,1 +1,1 @@
-"""Schedules for a world that is not known exactly: ensembles, trade-offs, and planning again on the way."""
+"""Schedules for an uncertain world: ensembles, trade-offs, and replanning during training."""

@@ -1,4 +1,4 @@
-"""Costs averaged over training, kept in the state: so that each can be compared and limited at the end."""
+"""Costs averaged over training, accumulated in the state so that each can be compared and limited."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,14 +20,14 @@ from optlearn._schedule import Schedule
 
 
 class Accounted(System):
-    """A system that also sums up what training costs on the way.
+    """A system that also accumulates running costs.
 
-    Its state is a pair: the inner state, and ``account`` (one entry a cost) with the ``elapsed`` time. All
-    that is not said here is as the inner system says.
+    Its state is a pair: the inner state, and ``account`` (one entry per cost) with the ``elapsed`` time.
+    Everything else is delegated to the inner system.
 
     Attributes:
         inner: the system.
-        costs: whose running parts are summed up; each is averaged or integrated, not both.
+        costs: objectives whose running parts are accumulated; each is averaged or integrated, not both.
     """
 
     inner: System
@@ -35,7 +35,7 @@ class Accounted(System):
 
     @cached_property
     def layout(self) -> JoinedLayout:
-        """That of the inner state, then the accounts."""
+        """Layout of the inner state, followed by the accounts."""
         accounts = NamedLayout("Accounted", (("account", len(self.costs)), ("elapsed", None)))
         return JoinedLayout((self.inner.layout, accounts), ("", ""))
 
@@ -50,7 +50,7 @@ class Accounted(System):
         return self.inner.parameters
 
     def drift(self, x: Any, u: Settings) -> Any:
-        """The inner drift, and what is spent."""
+        """The inner drift and the running costs."""
         spent = jnp.stack([cost.running_value(self.inner, x[0], u, 1.0) for cost in self.costs])
         return self.inner.drift(x[0], u), {"account": spent, "elapsed": jnp.ones(())}
 
@@ -99,7 +99,7 @@ class Accounted(System):
         return None if guard is None else lambda flat: np.concatenate([guard(flat[inner]), flat[accounts]])
 
     def resolved(self, states: np.ndarray, u: Settings, quadrature: Any = None) -> Resolved:
-        """The inner system resolved; its errors are measured no further than at ``states``."""
+        """The inner system resolved; its errors are measured only at ``states``."""
         inner = self.inner.resolved(states[:, self.layout.slices[0]], u, quadrature)
         return Resolved(replace(self, inner=inner.system), None, inner.rtol, inner.info)
 
@@ -119,13 +119,13 @@ class Spent:
     """An objective at the end of an accounted training: ``objective.terminal`` on its state."""
 
     terminal: Cost | None  # further function of the inner state
-    averaged: int | None  # number of the account
+    averaged: int | None  # index of the account
     integral: int | None
 
     def __call__(self, x: Any, u: Settings) -> Array:
         (inner, accounts), total = x, jnp.zeros(())
         if self.averaged is not None:
-            # The average is over the time that has passed; at the very start there is none.
+            # The average is over the elapsed time, which is zero at the start.
             total = accounts["account"][self.averaged] / jnp.maximum(accounts["elapsed"], 1e-300)
         if self.integral is not None:
             total = total + accounts["account"][self.integral]
@@ -144,7 +144,7 @@ class _OnInner:
 
 @dataclass(frozen=True, eq=False)
 class BaselineOf:
-    """A baseline of another problem with the same controls: a member, or one whose costs are not counted."""
+    """A baseline of another problem with the same controls: a member, or the problem without accounts."""
 
     problem: Problem
     make: Baseline
@@ -158,9 +158,9 @@ class BaselineOf:
 
 
 def accounted(problem: Problem, objectives: Sequence[Objective]) -> tuple[Problem, list[Objective]]:
-    """The problem with accounts, and ``objectives`` as costs of its final state alone.
+    """The problem with accounts, and ``objectives`` as costs of its final state only.
 
-    Nothing changes where none of them is averaged over training.
+    Nothing changes if none of them is averaged over training.
     """
     running = [o for o in objectives if o.has_running]
     if not running:
@@ -222,5 +222,5 @@ def _path_on_inner(quantity: Any) -> Any:
 
 
 def counted(problem: Problem) -> Problem:
-    """The problem with its own running costs, if it has any, counted in the state."""
+    """The problem with its own running costs, if any, accumulated in the state."""
     return accounted(problem, [problem.objective])[0]

@@ -1,8 +1,8 @@
-"""Linear feedback around an optimum: how the controls should respond when the state is not as planned.
+"""Linear feedback around an optimum: how controls should respond if the state deviates from the plan.
 
 To second order, the cost of a deviation δx of the state is quadratic, and the best response is linear in it:
-δu = K δx. The gains K follow from a backward recursion (Riccati's) over the intervals, with the exact first
-and second derivatives of the steps, as the direct method uses them. Controls at a bound stay there.
+δu = K δx. The gains K follow from a backward Riccati recursion over the intervals, with the exact first and
+second derivatives of the steps, as in the direct method. Controls at a bound stay there.
 """
 
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ from optlearn._planning.replan import measured, state_at
 from optlearn._schedule import Schedule
 
 _AT_BOUND = 1e-6  # of a control's range
-_FLAT = 1e-9  # curvature below this share of the largest says nothing
+_FLAT = 1e-9  # curvature below this share of the largest counts as zero
 
 
 @dataclass(frozen=True)
 class Feedback:
-    """Controls that respond to the state: u = u*(α) + K(α)(x − x*(α)), clipped to bounds.
+    """Controls as a function of the state: u = u*(α) + K(α)(x − x*(α)), clipped to bounds.
 
     Attributes:
         schedule: u*, the plan.
-        controls: names of the continuous controls, which are corrected; others follow the plan.
+        controls: names of the continuous controls, which are corrected; the others follow the plan.
         gains: (I, c, n) K on the intervals of the schedule.
         solution: the plan with its trajectory x*.
     """
@@ -44,7 +44,7 @@ class Feedback:
 
         Args:
             alpha: training time, from the beginning of the solution's schedule.
-            state: all of it, as ``Problem.start`` takes it or flat (n,).
+            state: the complete state, in the form of ``Problem.start`` or flat (n,).
         """
         alpha = Arguments("feedback").number("alpha", alpha)
         if not 0 <= alpha <= self.schedule.horizon:
@@ -78,12 +78,11 @@ def feedback(solution: Solution) -> Feedback:
     for budget in problem.budgets:
         if budget.control in problem.continuous:
             raise SpecificationError(
-                f"feedback would break the budget of {budget.control!r}: plan again (solution.replan), which "
-                "keeps it"
+                f"feedback would break the budget of {budget.control!r}: use solution.replan, which keeps it"
             )
     if problem.paths:
         raise SpecificationError(
-            f"feedback would break {problem.paths[0].words}: plan again (solution.replan), which keeps it"
+            f"feedback would break {problem.paths[0].words}: use solution.replan, which keeps it"
         )
     compiled = compile_problem(problem)
     if solution.weights:
@@ -125,7 +124,7 @@ def _gains(
 
 
 def _inverse(curvature: Float[np.ndarray, "c c"]) -> Float[np.ndarray, "c c"]:
-    """The inverse on directions in which the objective curves upwards; none elsewhere."""
+    """The inverse on directions of positive curvature; zero on the others."""
     values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
     sure = values > _FLAT * max(float(np.abs(values).max()), 1e-300)
     inverse = np.where(sure, 1 / np.where(sure, values, 1.0), 0.0)

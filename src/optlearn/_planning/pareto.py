@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # One objective, the largest of several, or None: the problem's own.
 Goal = Objective | Sequence[Objective] | None
 
-_LAST = 1e-2  # of the range: the second objective's own optimum leaves the first no freedom at all
+_LAST = 1e-2  # of the range: at the second objective's optimum the first has no freedom left
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Front:
 
     Attributes:
         names: of the two objectives.
-        values: name → (P,) its value at each point; the first rises along the front, the second falls.
-        solutions: (P,) each with its certificate.
+        values: name → (P,) values along the front; the first objective rises, the second falls.
+        solutions: (P,) solutions, each with its certificate.
     """
 
     names: tuple[str, str]
@@ -53,8 +53,9 @@ def worst_of(problem: Problem, objectives: Sequence[Objective]) -> Problem:
     """The problem in which the largest of several objectives is minimised.
 
     Args:
-        problem: the problem; its own objective does not count.
-        objectives: such as the errors of groups, ``[ol.Objective.under({"test_share": s}) for s in (0, 1)]``.
+        problem: the problem; its own objective is ignored.
+        objectives: for example the errors of groups,
+            ``[ol.Objective.under({"test_share": s}) for s in (0, 1)]``.
     """
     if not objectives:
         raise SpecificationError("objectives must be at least one, got none")
@@ -66,20 +67,20 @@ def worst_of(problem: Problem, objectives: Sequence[Objective]) -> Problem:
 def pareto(problem: Problem, objectives: Mapping[str, Goal], points: int = 12, **options: Any) -> Front:
     """Compute the front between two objectives by limiting the second (the ε-constraint method).
 
-    Each point is a solve of its own, from the point before and from a neutral start, with a certificate.
+    Each point is a separate solve, from the previous point and a neutral start, with its own certificate.
 
     Args:
         problem: the problem.
-        objectives: two names → an ``Objective``; several, of which the largest counts; or None for the
+        objectives: two names → an ``Objective``; several of them, whose maximum counts; or None for the
             problem's own. The first is minimised under limits on the second.
-        points: of the front, at least 2.
-        options: for ``ol.solve`` (default: 2 starts).
+        points: number of points of the front, at least 2.
+        options: options of ``ol.solve`` (default: 2 starts).
     """
     if len(objectives) != 2:
         raise SpecificationError(f"objectives must be two, got {len(objectives)}")
     Arguments("pareto").count("points", points, 2)
     groups = [_several(problem, goal) for goal in objectives.values()]
-    # Schedules to compare with belong to the problem's own objective and budgets.
+    # Baselines belong to the problem's own objective and budgets.
     bare = replace(problem, baselines={})
     made, ends = accounted(bare, [objective for group in groups for objective in group])
     first, second = ends[: len(groups[0])], ends[len(groups[0]) :]
@@ -90,7 +91,8 @@ def pareto(problem: Problem, objectives: Mapping[str, Goal], points: int = 12, *
         return replace(made, objective=first[0], rivals=tuple(first[1:]), limits=(*limits, *made.limits))
 
     with warnings.catch_warnings():
-        # It says where the front ends and is no part of it; a gap between groups, say, may well be 0.
+        # It marks the end of the front and is not part of it; its value, such as a gap between groups, may be
+        # 0.
         warnings.simplefilter("ignore", NotConvergedWarning)
         alone = solve(replace(made, objective=second[0], rivals=tuple(second[1:])), **options)
     free = solve(limited(None), warm_start=alone, **options)
@@ -98,7 +100,7 @@ def pareto(problem: Problem, objectives: Mapping[str, Goal], points: int = 12, *
     low, high = (_values(probe, end, len(first), len(second))[1] for end in (alone, free))
     if not high > low:
         raise SpecificationError(
-            f"objectives must be in conflict, got two that are lowest together, at {high:.6g}"
+            f"objectives must be in conflict, got two with a common minimum, at {high:.6g}"
         )
     solutions = [free]
     for most in high - (high - low) * np.append(np.arange(1, points - 1) / (points - 1), 1 - _LAST):
@@ -118,7 +120,7 @@ def _several(problem: Problem, goal: Goal) -> list[Objective]:
 
 
 def _values(probe: Problem, solution: Solution, first: int, second: int) -> tuple[float, float]:
-    """Both objectives of a solution, of which there are so many costs."""
+    """Both objectives of a solution, given their numbers of costs."""
     theta = np.array([solution.parameters[name] for name in probe.free])
     costs = compile_problem(probe).costs(solution.trajectory.states[-1], theta)
     return float(costs[:first].max()), float(costs[first : first + second].max())

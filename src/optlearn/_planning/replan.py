@@ -23,7 +23,7 @@ from optlearn._dynamics.system import System
 from optlearn._errors import BudgetError, SpecificationError
 from optlearn._schedule import Schedule
 
-_NEAR = 1e-9  # times that differ by this share of training are the same
+_NEAR = 1e-9  # times that differ by less than this share of training are equal
 
 
 def replan(
@@ -34,11 +34,11 @@ def replan(
     parameters: Mapping[str, Array] | None = None,
     **options: Any,
 ) -> Solution:
-    """Plan the remainder of a training run again; see ``Solution.replan``."""
+    """Replan the remainder of a training run; see ``Solution.replan``."""
     check = Arguments("replan")
     at, horizon = check.number("at", at), horizon if horizon is None else check.number("horizon", horizon)
     problem, planned = solution.problem, solution.schedule
-    # Times of the solution count from where it was planned.
+    # Times of the solution count from when it was planned.
     began = 0.0 if solution.past is None else solution.past.horizon
     end = planned.horizon if horizon is None else horizon - began
     now = at - began
@@ -61,7 +61,7 @@ def replan(
     intervals = usual if "intervals" in options else _holding(remaining, usual)
     edge = planned.grid[np.searchsorted(planned.grid, now + near)] if now < planned.horizon - near else now
     if intervals is None and now + near < edge < end - near:
-        # No grid from here holds what is left of the budget; that of the plan does, from its next edge on.
+        # No grid from here can hold the rest of the budget; the plan's grid can, from its next edge on.
         part = planned.between(now, edge)
         run = evaluate_anyway(replace(remaining, horizon=part.horizon, budgets=()), part, record=2)
         state = problem.model.layout.unflatten(run.states[-1])
@@ -82,7 +82,7 @@ def replan(
 
 
 def measured(owner: str, model: System, state: Any) -> np.ndarray:
-    """(n,) the flat state that a user has measured: as ``Problem.start`` takes it or flat, but all of it."""
+    """(n,) the complete measured state, given in the form of ``Problem.start`` or flat."""
     names, numbers = model.layout.names, as_numbers(state)
     if numbers is None:
         missing = [name for name, given in zip(names, model.named_in(state), strict=True) if not given]
@@ -122,10 +122,10 @@ def state_at(solution: Solution, alpha: float) -> Any:
 def _remaining(
     solution: Solution, state: Any, past: Schedule | None, end: float, parameters: Mapping[str, Array]
 ) -> Problem:
-    """The problem of what is left from ``state`` on, after ``past``, with other ``parameters``."""
+    """The problem of the remainder from ``state`` on, after ``past``, with other ``parameters``."""
     problem = solution.problem
     left = end if past is None else end - past.horizon
-    # A free parameter that training reads has been used already; one of the end can still be chosen.
+    # A free parameter that training reads has been used already; one that only the end reads is still free.
     fixed = problem.free if compile_problem(problem).engine.free_in_rate else {}
     return replace(
         problem,
@@ -142,7 +142,7 @@ def _remaining(
 
 
 def _less_switches(name: str, control: Control, past: Schedule | None) -> Control:
-    """The control with the switches that are left."""
+    """The control with its remaining switches."""
     if past is None or not isinstance(control, Discrete) or control.max_switches is None:
         return control
     made = int(np.count_nonzero(np.diff(past[name])))
@@ -150,7 +150,7 @@ def _less_switches(name: str, control: Control, past: Schedule | None) -> Contro
 
 
 def _left_over(budget: Budget, problem: Problem, past: Schedule | None, end: float) -> Budget:
-    """What the past leaves of a budget on the whole of training."""
+    """The part of a budget on the whole of training that the past leaves."""
     if past is None:
         return budget
     done, left = past.horizon, end - past.horizon
@@ -186,7 +186,7 @@ class _Scaled:
 
 
 def _share(objective: Objective, share: float) -> Objective:
-    """The objective of a share of training: what is averaged over all of it counts that much less."""
+    """The objective of a share of training: averages over the whole of training are scaled by that share."""
     if not objective.has_running or share == 1.0:
         return objective
     cost = None if objective.cost is None else _Scaled(objective.cost, share)

@@ -1,4 +1,4 @@
-"""Several possible worlds: one schedule for all of them, and what the schedule for one costs in another."""
+"""Several possible worlds: one schedule for all, and the cost of one world's schedule in another."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,11 +23,11 @@ from optlearn._signatures import checked
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Parameter → its values, in all combinations; or one dictionary of parameters a member.
+# Parameter → its values, in all combinations; or one dictionary of parameters per member.
 Over = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
 
 RISKS: Mapping[str, CVaR | None] = {"mean": None, "worst": CVaR(1.0)}
-# What the problems of an ensemble must have in common, as their descriptions call it.
+# What the problems of an ensemble must have in common, by name in their descriptions.
 COMMON = ("horizon", "controls", "free", "budgets", "objective")
 
 
@@ -38,14 +38,14 @@ def robust(
     weights: Sequence[float] | None = None,
     risk: str | CVaR = "mean",
 ) -> Problem:
-    """The problem of one schedule for several possible worlds, which all see the same controls.
+    """The problem of finding one schedule for several possible worlds.
 
     Args:
-        problem: the problem; or several, with the same controls, of which each is a world.
+        problem: the problem; or several with the same controls, each of which is a world.
         over: parameter → its possible values (``{"sigma_n": [0.1, 0.3, 0.5]}``; all combinations of
-            several parameters), with ``"start"`` for states to start from; or one dictionary of parameters
-            for each world, such as ``ol.draws`` makes from a fit and its covariance.
-        weights: of the worlds, adding up to 1; equal if not given.
+            several parameters), with ``"start"`` for initial states; or one dictionary of parameters for each
+            world, such as ``ol.draws`` makes from a fit and its covariance.
+        weights: weights of the worlds, adding up to 1; equal by default.
         risk: "mean", "worst", or ``ol.CVaR(level)``: the mean over the worst share 1 − level.
     """
     worlds = members(problem, over)
@@ -68,7 +68,7 @@ def robust(
         first,
         model=Ensemble.of([world.model for world in worlds], differing, weights),
         start=tuple(world.start for world in worlds),
-        # What all worlds agree on stays a parameter of the ensemble.
+        # Values common to all worlds stay parameters of the ensemble.
         parameters={n: v for values in settings for n, v in values.items() if n not in apart},
         baselines={name: BaselineOf(first, make) for name, make in first.baselines.items()},
         risk=chosen,
@@ -108,9 +108,10 @@ def draws(
 
     Args:
         mean: the fitted parameters.
-        covariance: (P, P) of them, in the same order.
-        count: members; they are drawn in pairs around the mean, so that their mean is that of the fit.
-        seed: of the random numbers.
+        covariance: (P, P) their covariance, in the same order.
+        count: number of members; they are drawn in pairs around the mean, so that their mean is that of the
+            fit.
+        seed: seed of the random numbers.
     """
     check = Arguments("draws")
     if not mean:
@@ -134,7 +135,7 @@ def draws(
 
 
 def changes(over: Over | None) -> list[Mapping[str, Any]]:
-    """What every world changes of a problem."""
+    """The changes of a problem in every world."""
     if over is None:
         return [{}]
     if not over:
@@ -153,7 +154,7 @@ def _changed(problem: Problem, change: Mapping[str, Any]) -> Problem:
     for name in values:
         if name in problem.controls or name in problem.free:
             raise SpecificationError(f"over must name parameters that are not optimised, got {name!r}")
-    problem.model.settings(values)  # an unknown name says what there is
+    problem.model.settings(values)  # the error for an unknown name lists the known ones
     return replace(problem, start=start, parameters={**problem.parameters, **values})
 
 
@@ -169,12 +170,12 @@ def _differs(name: str, settings: Sequence[Mapping[str, Array]]) -> bool:
 
 @dataclass(frozen=True)
 class Regret:
-    """Schedules by the world that they were made for, and what they cost in every one.
+    """Schedules by the world that they were made for, and their objectives in every world.
 
     Attributes:
         labels: (W,) the worlds in words.
         objectives: (W, W) objective of the schedule made for world i (row) in world j (column); infinite
-            where it leaves the physical region.
+            if it leaves the physical region.
         solutions: (W,) the optimum of every world.
     """
 
@@ -198,12 +199,12 @@ class Regret:
 def regret(problem: Problem | Sequence[Problem], over: Over | None = None, **solve_options: Any) -> Regret:
     """Solve for every possible world, and evaluate each schedule in all others.
 
-    Free parameters belong to the schedule: they keep the values that they were optimised to.
+    Free parameters belong to the schedule and keep their optimised values.
 
     Args:
         problem: the problem, or one for each world.
         over: parameter → its possible values, as in ``ol.robust``.
-        solve_options: for ``ol.solve``; each world is solved from the solution of the one before.
+        solve_options: options of ``ol.solve``; each world is solved from the solution of the previous one.
     """
     worlds = members(problem, over)
     solutions = continuation(worlds, **solve_options)

@@ -1,8 +1,8 @@
-"""Many runs of the overlap chain at once: seeds × problems in one compiled program.
+"""Many runs of the overlap chain together: seeds × problems in one compiled program.
 
-Problems of the same structure differ in numbers only, so they are lanes of one ``vmap``. All lanes see the
-same random numbers: drawing them is half of a step's cost, and differences between lanes are then sharper
-than those between independent runs. Each lane by itself is what ``simulate`` gives with the same seed.
+Problems of the same structure differ only in numbers, so they are lanes of one ``vmap``. All lanes use the
+same random numbers: drawing them is half of a step's cost, and differences between lanes are then more
+precise than between independent runs. Each lane alone equals the result of ``simulate`` with the same seed.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -24,9 +24,9 @@ from optlearn._simulate.record import check_cost, check_finite, count_steps, eva
 from optlearn._simulate.run import check_run, prepare
 from optlearn._theory.order import OrderParameters
 
-# Seeds in one call of the compiled program: more do not run faster on a CPU, where they leave the cache.
+# Seeds in one call of the compiled program: more do not run faster on a CPU, since they exceed the cache.
 AT_ONCE = 2000
-# The compiled program comes back this often, so that progress can be told and Ctrl-C is heard.
+# The compiled program returns this often, to report progress and to react to Ctrl-C.
 STOPS = 20
 _NEVER = np.iinfo(np.int64).max
 
@@ -44,8 +44,8 @@ def simulate_many(
 ) -> tuple[list[Float[np.ndarray, "seeds n"]], Float[np.ndarray, "problems seeds"]]:
     """Final order parameters of each problem, and all errors, of SGD in input dimension N.
 
-    Problems, of which one may come several times, have a schedule each, all with the same horizon, and see
-    the same random numbers. ``at_once`` seeds go into one call of the compiled program, which bounds memory.
+    Each problem (repetitions are allowed) has its schedule, all with the same horizon, and sees the same
+    random numbers. ``at_once`` seeds go into one call of the compiled program, which limits memory.
     """
     check_run(N, seeds, "overlaps", seed, None)
     if len(problems) != len(schedules) or not problems:
@@ -104,7 +104,7 @@ def advance_lanes(
 
 
 def stack_lanes(lanes: Sequence[Prepared]) -> Prepared:
-    """Runs with one structure as one, with a leading axis of lanes."""
+    """Runs with one structure stacked, with a leading axis of lanes."""
     longest = max(len(lane.controls.first) for lane in lanes)
     trees = [replace(lane, controls=_padded(lane.controls, longest)) for lane in lanes]
     return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees)
@@ -113,7 +113,7 @@ def stack_lanes(lanes: Sequence[Prepared]) -> Prepared:
 def _run(
     lanes: Sequence[Prepared], N: int, steps: int, keys: Array, tell: Callable[[float], None]
 ) -> list[np.ndarray]:
-    """(S, n) final states of each lane; ``tell`` hears of each share of the steps that is done."""
+    """(S, n) final states of each lane; ``tell`` receives the finished share of steps."""
     stacked = stack_lanes(lanes)
     state = jax.vmap(lambda start: initial_overlaps(start, len(keys)))(stacked.start)
     stops = np.unique(np.linspace(0, steps, STOPS + 1).astype(np.int64))
@@ -124,7 +124,7 @@ def _run(
 
 
 def _padded(controls: Controls, intervals: int) -> Controls:
-    """The same controls with further intervals that no step reaches."""
+    """The same controls, padded with intervals that no step reaches."""
     missing = intervals - len(controls.first)
 
     def longer(table: Array) -> np.ndarray:
@@ -137,7 +137,7 @@ def _padded(controls: Controls, intervals: int) -> Controls:
 
 
 def _structure(lane: Prepared) -> Hashable:
-    """What lanes of one program have in common: trees, shapes, but not the number of intervals."""
+    """The common structure of lanes in one program: trees and shapes, but not the number of intervals."""
     bare = replace(
         lane.controls,
         first=np.zeros(()),

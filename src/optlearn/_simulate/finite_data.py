@@ -1,4 +1,4 @@
-"""SGD on fixed samples, passed over many times: what the equations of ``FiniteData`` describe."""
+"""SGD in many passes over fixed samples, as described by the equations of ``FiniteData``."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,13 +21,13 @@ from optlearn._trajectory import Trajectory
 from optlearn.models._finite_data import FiniteData, OwnData
 
 SAMPLINGS = ("replacement", "shuffle")
-# Numbers in the samples of all runs that are made at once.
+# Maximum number of entries in the samples of runs that are made together.
 AT_ONCE = 20_000_000
 Data = tuple[Array, Array, Array, Array]
 
 
 class Samples(NamedTuple):
-    """What one run learns from, and how its weights are judged."""
+    """Training data of one run, and how its weights are evaluated."""
 
     X: Float[Array, "n N"]
     y: Float[Array, " n"]
@@ -36,7 +36,7 @@ class Samples(NamedTuple):
 
 
 class StepSettings(NamedTuple):
-    """Settings of every step (steps,), in the order of time; ``used``: samples drawn before it."""
+    """Settings of every step (steps,), in order of time; ``used``: samples drawn before it."""
 
     rate: Float[Array, " steps"]
     decay: Float[Array, " steps"]
@@ -63,23 +63,23 @@ def simulate_finite_data(
 ) -> Trajectory:
     """Train a linear student by SGD on samples that stay the same.
 
-    With ``sampling="replacement"`` every step draws its samples anew from all of them; this is the process
-    that the theory describes. With "shuffle" every pass takes each sample once, in a new random order, as
-    training loops do. **That is another process**: its noise partly cancels within a pass, so errors differ
-    from the theory by an amount that does not vanish at large N. At small rates it is close to full gradient
+    With ``sampling="replacement"`` every step draws its samples from all of them; this is the process that
+    the theory describes. With "shuffle" every pass takes each sample once, in a new random order, as training
+    loops do. **That is a different process**: its noise partly cancels within a pass, so errors differ from
+    the theory by an amount that does not vanish at large N. At small rates it is close to full gradient
     descent.
 
     Args:
         model: ``FiniteData``, data from ``FiniteData.from_data``, or a problem with one of these.
-        schedule: controls; step μ has those of α = μ/N.
+        schedule: controls; step μ has those at α = μ/N.
         N: input dimension, for ``FiniteData``: every seed draws its own teacher and round(κN) samples.
-        data: (X, y, X_test, y_test) as they were given to ``from_data``.
-        seeds: independent runs.
+        data: (X, y, X_test, y_test) as passed to ``from_data``.
+        seeds: number of independent runs.
         sampling: "replacement" or "shuffle".
-        seed: of the random numbers.
-        start: state at α = 0; ``model.start()``, or that of the problem, if not given.
+        seed: seed of the random numbers.
+        start: state at α = 0; by default ``model.start()``, or that of the problem.
         parameters: settings that differ from the model's own.
-        record: how many times to record, or the training times α.
+        record: number of times to record, or the training times α.
 
     Returns:
         A Trajectory with a seed axis: ``train_error``, ``test_error``, ``gap``, ``error`` (the test error)
@@ -146,7 +146,7 @@ def _check(model: Any, N: Any, data: Any, seeds: int, seed: int, sampling: str, 
 
 
 def _random_start(start: Mapping[str, np.ndarray]) -> float:
-    """Q of weights at random; no other start can be drawn."""
+    """Q of random weights; no other start can be drawn."""
     variance = np.asarray(start["variance"])
     if np.any(np.asarray(start["response"]) != 0) or np.ptp(variance) > 1e-12:
         raise SpecificationError("start must be model.start(Q=…): SGD begins at random weights or at zero")
@@ -166,7 +166,7 @@ def _steps(
     batch = by_step("batch")
     if steps and batch.min() < 1:
         raise SpecificationError(f"batch must be at least 1, got {batch.min():g}")
-    # A batch that is not a whole number is played by its two neighbours.
+    # A batch size between two whole numbers is realised by a random choice of these.
     whole = np.floor(batch + np.random.default_rng(seed).random(steps)).astype(np.int64)
     used = np.cumsum(whole) - whole
     names = ("learning_rate", "weight_decay", "input_noise", "label_noise")
@@ -198,7 +198,7 @@ def _given_samples(
 
 
 def _vector(key: Array, N: int, squared_norm: float) -> Array:
-    """A random direction, of squared norm N times the number given."""
+    """A vector in a random direction, with squared norm N times the given number."""
     g = jax.random.normal(key, (N,))
     return g * jnp.sqrt(squared_norm * N / jnp.sum(g**2))
 
@@ -206,7 +206,7 @@ def _vector(key: Array, N: int, squared_norm: float) -> Array:
 def _train(
     draw: Callable[[Array], Samples], step: "_Step", steps: StepSettings, stops: Array, key: Array
 ) -> dict[str, Array]:
-    """One run: what is recorded at every stop (T,)."""
+    """One run: the quantities recorded at every stop (T,)."""
     samples_key, order_key, noise_key = jax.random.split(key, 3)
     samples = draw(samples_key)
     N = samples.X.shape[1]
@@ -216,8 +216,8 @@ def _train(
         done, w = carry
         w = jax.lax.fori_loop(done, stop, lambda mu, w: step(samples, steps, orders, noise_key, mu, w), w)
         residuals = samples.X @ w / np.sqrt(N) - samples.y
-        seen = {"Q": w @ w / N, **samples.judge(w), "train_error": jnp.mean(residuals**2)}
-        return (stop, w), seen
+        measured = {"Q": w @ w / N, **samples.judge(w), "train_error": jnp.mean(residuals**2)}
+        return (stop, w), measured
 
     _, recorded = jax.lax.scan(to_stop, (jnp.zeros_like(stops[0]), samples.start), stops)
     return recorded
@@ -228,12 +228,12 @@ class _Step:
     """One step of SGD."""
 
     largest: int  # batch
-    count: int  # samples in all
-    passes: int  # how many have an order of their own; 0: samples are drawn with replacement
+    count: int  # number of samples
+    passes: int  # number of passes with an order of their own; 0: samples are drawn with replacement
     noisy: tuple[bool, bool]  # whether inputs, and labels, get fresh noise
 
     def orders(self, key: Array) -> Array:
-        """(passes, n) order of the samples in each pass, if they are shuffled."""
+        """(passes, n) order of the samples in each pass, if shuffled."""
         keys = jax.random.split(key, max(1, self.passes))
         return jax.vmap(lambda k: jax.random.permutation(k, self.count))(keys)
 

@@ -16,16 +16,16 @@ _COS = [np.float32((-1) ** i / factorial(2 * i)) for i in range(5)]
 
 
 def make_keys(seed: int, seeds: int) -> Key[Array, " seeds"]:
-    """(seeds,) independent keys. The generator is fixed, so a host's JAX settings do not matter."""
+    """(seeds,) independent keys. The generator is fixed, so the host's JAX settings do not matter."""
     root = jax.random.key(seed, impl="threefry2x32")
     return jax.vmap(lambda i: jax.random.fold_in(root, i))(jnp.arange(seeds, dtype=jnp.uint32))
 
 
 def symmetric_uniforms(key: Key[Array, ""], shape: tuple[int, ...]) -> Float64[Array, "..."]:
-    """Uniform numbers in (−1, 1): the one kind that is drawn in float64.
+    """Uniform numbers in (−1, 1): the only kind drawn in float64.
 
-    ``as_normal`` and ``as_share`` make the others from them. A generator is slow to compile: two or three
-    of them, rather than one for each purpose, halve the compilation of a simulator.
+    ``as_normal`` and ``as_share`` convert them to the others. A generator is slow to compile: using two or
+    three of them, rather than one for each purpose, halves the compilation time of a simulator.
     """
     lowest = np.nextafter(-1.0, 0.0)
     # Drawn as one row: XLA takes five times as long to compile the generator for three dimensions.
@@ -50,7 +50,7 @@ def input_noise(
     """``rows`` vectors (N,) of independent standard normals, from two keys."""
     if dtype == "float64":
         return list(jax.random.normal(pairs, (rows, N), dtype=jnp.float64))
-    # A 64-bit word gives one entry of each of two vectors; of an odd vector, two entries.
+    # A 64-bit word gives one entry for each of two vectors; for an odd vector, two entries.
     vectors: list[Array] = []
     if rows > 1:
         words = jax.random.bits(pairs, (rows // 2, N), dtype=jnp.uint64)
@@ -89,7 +89,7 @@ def chi_square(
 ) -> Float[Array, "..."]:
     """Exact χ² numbers; ``degrees`` ≥ 1 broadcasts against ``shape``.
 
-    Marsaglia and Tsang's method, all numbers at once, until every one is accepted: at the large degrees of
+    Marsaglia and Tsang's method for all numbers together until every one is accepted: at the large degrees of
     a simulation the first round is nearly always the last (``jax.random.gamma`` loops number by number).
     """
     degrees = jnp.broadcast_to(degrees, shape)

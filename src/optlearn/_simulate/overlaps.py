@@ -1,12 +1,12 @@
 """The exact Markov chain of the overlaps at finite N: the cost of a step does not depend on N.
 
 Given the Gram matrix G of students, teachers and centroids, the fields of an isotropic Gaussian input are
-F ξ with F Fᵀ = G, and what it has outside their span has a Gram matrix of its own, Wishart with N − n
-degrees of freedom. The next G follows from these alone. (Where G is singular, F has zero columns: then
-ξ has entries along further orthonormal directions, so it is n, not the rank, that is subtracted.)
+F ξ with F Fᵀ = G, and the components of inputs outside their span have a Wishart Gram matrix with N − n
+degrees of freedom. The next G follows from these alone. (If G is singular, F has zero columns: then ξ has
+entries along further orthonormal directions, so n and not the rank is subtracted.)
 
-Under a spectrum all this holds block by block, with the N_b directions of a block for N. A block of fewer
-directions than vectors is spanned by r = N_b eigenvectors of its Gram matrix.
+Under a spectrum all this holds block by block, with the N_b directions of a block in place of N. A block with
+fewer directions than vectors is spanned by r = N_b eigenvectors of its Gram matrix.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ from optlearn._simulate.sample import draw_sample, row_steps, step_gradient, tra
 from optlearn._theory.order import OrderParameters, gram_matrix
 from optlearn._theory.sampler import partial_cholesky
 
-# Steps whose random numbers are drawn at once.
+# Number of steps whose random numbers are drawn together.
 BLOCK = 32
 
 
@@ -56,7 +56,8 @@ def advance_overlaps(
     """SGD steps ``begin`` to ``end`` of every seed."""
 
     def block(number: Array, now: OrderParameters) -> OrderParameters:
-        # Keyed by the block's place in the whole run: where a run is interrupted to record changes nothing.
+        # Keyed by the block's position in the whole run, so that interrupting a run to record changes
+        # nothing.
         def draw(key: Array) -> Draws:
             draw_steps = draw_blocks if run.plan.directions else draw_block
             return draw_steps(run.plan, jax.random.fold_in(key, number), N)
@@ -91,7 +92,7 @@ def draw_block(plan: Plan, key: Array, N: Array) -> Draws:
 
 def draw_blocks(plan: Plan, key: Array, N: Array) -> Draws:
     """The same under a spectrum: every block has a span and a Wishart matrix of its own."""
-    del N  # the directions of the blocks say it all
+    del N  # the blocks' directions replace it
     B, L, n = len(plan.directions), plan.views.inputs, plan.vectors
     for_squares, xi, table, noise, uniforms = _numbers(plan, key, B * L * n, B * L * L)
     # Directions outside the span; with fewer of them than inputs, a Wishart matrix is a product of normals.
@@ -119,14 +120,14 @@ def _numbers(plan: Plan, key: Array, spans: int, wisharts: int) -> tuple[Array, 
     for_numbers, for_squares = jax.random.split(key)
     numbers = symmetric_uniforms(for_numbers, (BLOCK, sum(sizes)))
     ends = [int(end) for end in np.cumsum(sizes)]
-    # The normals in one go as well, and only then apart.
+    # The normals are also drawn together and split afterwards.
     normals = as_normal(numbers[:, : ends[2]])
     xi, wishart, noise = jnp.split(normals, ends[:2], axis=1)
     return for_squares, xi, wishart, noise, as_share(numbers[:, ends[2] :])
 
 
 def _spanned(plan: Plan) -> np.ndarray:
-    """(B, n) which of n coordinates of the span exist: the last N_b in a block of fewer directions."""
+    """(B, n) which of the span's n coordinates exist: the last N_b in a block with fewer directions."""
     return np.array([np.arange(plan.vectors) >= plan.vectors - size for size in plan.directions], dtype=float)
 
 
@@ -143,7 +144,7 @@ def _factors(plan: Plan, G: Array) -> Array:
 
 
 class Span(Pytree):
-    """Inputs of a step as one block sees them."""
+    """Inputs of a step in one block."""
 
     fields: Float[Array, "inputs n"]  # with students, teachers and centroids
     gram: Float[Array, "inputs inputs"]  # xᵀx/N
@@ -194,7 +195,7 @@ def chain_step(run: Prepared, N: Array, step: Array, x: OrderParameters, draws: 
         turn = student.T @ D
         Q = Q - (turn + turn.T) + N * (D.T @ seen.gram @ D)
         return (
-            (Q + Q.T) / 2,  # round-off of millions of steps would make it lopsided
+            (Q + Q.T) / 2,  # round-off over millions of steps would make it asymmetric
             toward_teachers - D.T @ teacher,
             toward_centroids - D.T @ seen.fields[:, K + M :],
         )

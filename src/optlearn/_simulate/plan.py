@@ -1,8 +1,8 @@
-"""What of a run is known before it begins: its controls step by step, and the structure of one step.
+"""What is known of a run before it begins: its controls step by step, and the structure of one step.
 
 ``Controls`` is the schedule as arrays that a compiled loop can look up. ``Views`` says which input vectors a
-step draws and which views of the sample use them. A ``Plan`` adds all sizes and structural zeros: what one
-compiled program is made for. ``Prepared`` holds all of these: what a compiled loop reads.
+step draws and which views of the sample use them. A ``Plan`` adds all sizes and structural zeros, which
+determine a compiled program. ``Prepared`` holds everything that a compiled loop reads.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,11 +30,11 @@ class Controls(Pytree):
     first: Array  # (intervals,) the first step of each interval of the schedule
     values: dict[str, Array]  # control name → (intervals,)
     choices: dict[str, Array]  # mixed control name → its (n,) possible values
-    cumulative: dict[str, Array]  # its (intervals, n − 1) cumulative shares but the last, which is 1
-    modes: dict[str, dict[str, Array]]  # control → parameter → (n, …) its values in the n modes
+    cumulative: dict[str, Array]  # its (intervals, n − 1) cumulative shares, without the last, which is 1
+    modes: dict[str, dict[str, Array]]  # control → parameter → (n, …) values in the n modes
 
     def at(self, step: Array, uniforms: Float[Array, " mixtures"], settings: Settings) -> dict[str, Array]:
-        """Settings at a step; ``uniforms`` (mixtures,) decide the mixed controls."""
+        """Settings at a step; ``uniforms`` (mixtures,) determine the mixed controls."""
         interval = jnp.sum(self.first <= step) - 1
         u = {**settings, **{name: table[interval] for name, table in self.values.items()}}
         for i, (name, choices) in enumerate(self.choices.items()):
@@ -43,7 +43,7 @@ class Controls(Pytree):
 
 
 def set_by_modes(u: Settings, modes: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
-    """Settings with what modes stand for in place of their numbers, each of which counts as the nearest."""
+    """Settings with mode numbers, rounded to the nearest, replaced by the parameters of the modes."""
     settings = dict(u)
     for control, table in modes.items():
         number = jnp.ceil(settings.pop(control) - 0.5).astype(int)
@@ -54,7 +54,7 @@ def set_by_modes(u: Settings, modes: Mapping[str, Mapping[str, Array]]) -> dict[
 def make_controls(
     schedule: Schedule, N: int, modes: Mapping[str, Mapping[str, Array]] | None = None
 ) -> Controls:
-    """Arrays of a schedule for input dimension N: step μ has the controls of α = μ/N."""
+    """Arrays of a schedule for input dimension N: step μ has the controls at α = μ/N."""
     return Controls(
         schedule.first_steps(N),
         dict(schedule.values),
@@ -66,10 +66,10 @@ def make_controls(
 
 @dataclass(frozen=True)
 class Views:
-    """The inputs of one step: ``count`` views of ``slots`` vectors each, made of ``inputs`` vectors.
+    """The inputs of one step: ``count`` views of ``slots`` vectors each, drawn from ``inputs`` vectors.
 
-    A fresh mini-batch has a sample, hence all vectors, for each view. With augmentation there is one
-    sample: its shared slots are drawn once and come first, the redrawn ones follow view by view.
+    In a fresh mini-batch each view is a separate sample with its own vectors. With augmentation there is one
+    sample: its shared slots are drawn once and come first, and the redrawn ones follow view by view.
     """
 
     count: int
@@ -78,12 +78,12 @@ class Views:
 
     @property
     def samples(self) -> int:
-        """Independent samples in a step: each has its own latent and label noise."""
+        """Number of independent samples in a step, each with its own latent and label noise."""
         return 1 if self.redrawn else self.count
 
     @cached_property
     def slot_of(self) -> Int[np.ndarray, "count slots"]:
-        """(count, slots) number of the input vector that each slot of each view reads."""
+        """(count, slots) index of the input vector in each slot of each view."""
         if not self.redrawn:
             return np.arange(self.count * self.slots).reshape(self.count, self.slots)
         shared = [slot for slot in range(self.slots) if slot not in self.redrawn]
@@ -100,7 +100,7 @@ class Views:
 
     @cached_property
     def origin(self) -> tuple[Int[np.ndarray, " inputs"], Int[np.ndarray, " inputs"]]:
-        """(inputs,) sample and slot that each input vector belongs to."""
+        """(inputs,) sample and slot of each input vector."""
         samples = np.empty(self.inputs, dtype=int)
         slots = np.empty(self.inputs, dtype=int)
         for view, row in enumerate(self.slot_of):
@@ -110,14 +110,14 @@ class Views:
 
     @cached_property
     def together(self) -> Bool[np.ndarray, "inputs inputs"]:
-        """(inputs, inputs) whether two input vectors meet in a view."""
+        """(inputs, inputs) whether two input vectors occur in the same view."""
         flags = np.zeros((self.inputs, self.inputs), dtype=bool)
         for rows in self.slot_of:
             flags[np.ix_(rows, rows)] = True
         return flags
 
     def gather(self, per_view: Float[Array, "count slots K"]) -> Float[Array, "inputs K"]:
-        """(inputs, K) sums over the views of what each slot of each view has, (count, slots, K)."""
+        """(inputs, K) sums over views of values (count, slots, K) of each slot of each view."""
         if not self.redrawn:
             return per_view.reshape(self.inputs, per_view.shape[-1])
         shared = np.array([slot for slot in range(self.slots) if slot not in self.redrawn])
@@ -128,8 +128,8 @@ class Views:
 def view_weights(count: int, batch: Float[Array, ""], uniform: Float[Array, ""]) -> Float[Array, " count"]:
     """(count,) weights of the views of one step: 1/B for B of them, 0 for the others.
 
-    Only 1/B enters the theory (the noise of a mean over B views), so a real-valued ``batch`` is played by
-    its two neighbouring whole numbers, drawn such that the mean of 1/B, not of B, is ``1/batch``.
+    Only 1/B enters the theory (the noise of a mean over B views), so a real-valued ``batch`` is realised by
+    drawing one of its two neighbouring whole numbers such that the mean of 1/B, not of B, is ``1/batch``.
     """
     low = jnp.floor(batch)
     share_of_next = (low + 1) * (batch - low) / batch
@@ -142,16 +142,16 @@ class Plan:
     """Sizes and structural zeros of a step. Hashable: equal plans share a compiled program."""
 
     views: Views
-    student: Flags  # (L, K) student fields that the loss reads, or a rule moves; others have no gradient
+    student: Flags  # (L, K) student fields that the loss reads or a rule moves; others have no gradient
     teacher: Flags  # (L, M) teacher fields that the loss reads
     noise: bool  # whether the loss reads the label noise
     pulls_on_weights: bool  # whether the loss or the penalty reads Q, so that P is not zero
-    latents: int  # how many values the latent variables can take
-    mixtures: int  # how many controls are drawn at random
+    latents: int  # number of values of the latent variables
+    mixtures: int  # number of controls drawn at random
     fractional: bool  # whether the batch size is ever not a whole number
     vectors: int  # students, teachers and centroids
     directions: tuple[int, ...]  # of each block of a spectrum; none without
-    memory: bool  # whether rows move by a recurrence, so that an input that moves one may move all
+    memory: bool  # whether rows change by a recurrence, so that an input that moves one row may move all
     normals: int  # further standard normals of a sample that the loss or a rule reads
 
     @cached_property
@@ -182,7 +182,7 @@ class Plan:
 
 
 class Prepared(Pytree):
-    """All that a run is made of, but its random numbers."""
+    """Everything about a run except its random numbers."""
 
     model: LearningModel
     start: OrderParameters
@@ -199,8 +199,8 @@ def make_plan(
     batches: np.ndarray,
     N: int,
 ) -> Plan:
-    """Look at the model's functions without running them; ``batches`` are all that the run will meet."""
-    # Fields that nothing reads are neither simulated nor given a gradient: most of a step's cost is inputs.
+    """Analyse the model's functions without running them; ``batches`` are all batch sizes of the run."""
+    # Unread fields are neither simulated nor given a gradient, since inputs are most of a step's cost.
     reads = fields_read(model)
     directions = () if model.spectrum is None else tuple(int(n) for n in model.spectrum.directions(N))
     latents = jax.eval_shape(model.latents, dict(settings))
@@ -226,7 +226,7 @@ def _flags(table: np.ndarray) -> Flags:
 
 
 def _reads_Q(model: LearningModel, start: OrderParameters, settings: Settings, reads: Reads) -> bool:
-    """Whether the loss or the penalty depends on Q (a false alarm costs time, never correctness)."""
+    """Whether the loss or the penalty depends on Q (a false positive costs time, never correctness)."""
     fields = Fields(
         jnp.zeros(reads.student.shape),
         jnp.zeros(reads.teacher.shape),
@@ -241,7 +241,7 @@ def _reads_Q(model: LearningModel, start: OrderParameters, settings: Settings, r
     def penalty(Q: Array) -> Array:
         return model.penalty(replace(start, Q=Q), settings)
 
-    # By the traced program, not by values: at these fields a loss that reads Q may be constant.
+    # From the traced program, not from values: at these fields a loss that reads Q may be constant.
     return any(_uses_its_argument(function, jnp.asarray(start.Q)) for function in (loss, penalty))
 
 

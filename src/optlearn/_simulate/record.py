@@ -1,4 +1,4 @@
-"""Around the loop of a simulation: what it would cost, when it is recorded, and what the records mean."""
+"""Around a simulation's loop: its expected cost, the times of records, and their evaluation."""
 
 import os
 import time
@@ -14,8 +14,8 @@ from optlearn._schedule import Schedule
 from optlearn._simulate.plan import Prepared, set_by_modes
 from optlearn._theory.model import LearningModel
 
-# Measured on one core of a laptop, with students of one or two nodes: steps of the overlaps in a second, and
-# numbers that pass through steps on weights.
+# Measured on one core of a laptop, with students of one or two nodes: overlap steps per second, and numbers
+# per second processed by steps on weights.
 STEPS_A_SECOND = 1e6
 NUMBERS_A_SECOND = 1e8
 HOUR = 3600.0
@@ -31,9 +31,10 @@ class CostWarning(UserWarning):
 def check_cost(
     owner: str, *, N: int, steps: int, seeds: int, numbers_a_step: float = 0.0, numbers_held: float = 0.0
 ) -> None:
-    """Warn of a run that takes hours; refuse one that takes months, or more memory than there is.
+    """Warn of a run that takes hours; reject one that takes months, or more memory than available.
 
-    A step of one run goes through ``numbers_a_step`` of weights and inputs; all runs keep ``numbers_held``.
+    A step of one run processes ``numbers_a_step`` numbers of weights and inputs; all runs store
+    ``numbers_held``.
     """
     seconds = steps * seeds * (1 / STEPS_A_SECOND + numbers_a_step / NUMBERS_A_SECOND)
     memory, available = 8.0 * numbers_held, physical_memory()
@@ -50,7 +51,7 @@ def check_cost(
 
 
 def physical_memory() -> float:
-    """Bytes of memory of this machine; infinite, if it does not tell."""
+    """Bytes of memory of this machine; infinite if unknown."""
     try:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, OSError, ValueError):
@@ -58,7 +59,7 @@ def physical_memory() -> float:
 
 
 def in_words(seconds: float) -> str:
-    """A length of time as people say it."""
+    """A duration in words."""
     for unit, length in (("years", 365 * 24 * HOUR), ("days", 24 * HOUR), ("hours", HOUR), ("minutes", 60.0)):
         if seconds >= 2 * length:
             return f"{seconds / length:,.0f} {unit}"
@@ -68,7 +69,7 @@ def in_words(seconds: float) -> str:
 def record_steps(
     record: int | Sequence[float] | np.ndarray, schedule: Schedule, N: int
 ) -> Int[np.ndarray, " T"]:
-    """(T,) numbers of steps after which a run is recorded, in increasing order."""
+    """(T,) increasing numbers of steps after which a run is recorded."""
     total = count_steps(schedule, N)
     if isinstance(record, int | np.integer) and not isinstance(record, bool):
         if record < 2:
@@ -85,7 +86,7 @@ def record_steps(
 
 
 def count_steps(schedule: Schedule, N: int) -> int:
-    """SGD steps of a whole run."""
+    """Number of SGD steps in a whole run."""
     return round(schedule.horizon * N)
 
 
@@ -110,10 +111,10 @@ def evaluate(
 ) -> dict[str, Float[np.ndarray, "S T"]]:
     """Generalisation error and observables, each (S, T), of flat states (S, T, n).
 
-    As for the theory, a control that is drawn at random enters with its mean.
+    As in the theory, a control that is drawn at random enters with its mean.
     """
     seeds, times, size = states.shape
-    # A hair later, so that round-off does not give an edge to the interval that ends there.
+    # Slightly later, so that round-off does not assign an edge to the interval that ends there.
     controls = schedule.at(alpha * (1 + 1e-12))
     varying = {name: np.tile(values, seeds) for name, values in controls.items()}
     quantities = _quantities(
@@ -125,7 +126,7 @@ def evaluate(
 def run_info(
     began: float, *, N: int, seeds: int, seed: int, stops: Int[np.ndarray, " T"], **details: Any
 ) -> dict[str, Any]:
-    """What a Trajectory says of its simulation, which began at ``time.perf_counter() == began``."""
+    """The ``info`` of a simulated Trajectory; the simulation began at ``time.perf_counter() == began``."""
     seconds = time.perf_counter() - began
     return {**details, "N": N, "seeds": seeds, "seed": seed, "steps": int(stops[-1]), "seconds": seconds}
 

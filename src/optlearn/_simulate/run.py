@@ -1,7 +1,7 @@
-"""The one entry point: simulate SGD at finite N.
+"""The entry point: simulate SGD at finite N.
 
-Least squares run as a committee of one linear node, whose order parameters give the excess (``as_network``);
-students on finite data have a simulator of their own (``finite_data``).
+Least squares are simulated as a committee of one linear node, whose order parameters determine the excess
+(``as_network``); students on finite data have a separate simulator (``finite_data``).
 """
 
 import time
@@ -36,7 +36,7 @@ from optlearn.models._linear import Linear
 
 MODES = ("overlaps", "weights")
 DTYPES = {"overlaps": ("float64",), "weights": ("float32", "float64")}
-# A progress bar moves at least this many times.
+# Minimum number of updates of a progress bar.
 PROGRESS_STOPS = 200
 
 
@@ -60,33 +60,33 @@ def simulate(
     """Online SGD in input dimension N: ``round(α_F N)`` steps, each on fresh data.
 
     Args:
-        model: a LearningModel, or a problem of one. On finite data this is ``simulate_finite_data``, always
+        model: a LearningModel, or a problem with one. On finite data this is ``simulate_finite_data``, always
             on weights, with samples drawn with replacement.
-        schedule: controls; step μ has those of α = μ/N. A mixed control is drawn at every step, by every
-            seed on its own. A ``batch`` that is not a whole number is played by its two neighbours.
-        start: order parameters at the beginning; a problem's own if not given.
+        schedule: controls; step μ has those at α = μ/N. A mixed control is drawn at every step, independently
+            for every seed. A ``batch`` between two whole numbers is realised by a random choice of these.
+        start: initial order parameters; by default those of the problem.
         N: input dimension.
-        seeds: independent runs.
+        seeds: number of independent runs.
         mode: "overlaps", the exact Markov chain of the order parameters (a step's cost does not depend on
             N), or "weights", SGD on N-dimensional vectors. The two have the same distribution.
-        seed: of the random numbers; the same call gives the same numbers bit for bit.
+        seed: seed of the random numbers; the same call gives the same numbers bit for bit.
         parameters: settings that differ from the model's own. A problem's free parameters that are named
-            neither here nor in ``schedule.parameters`` are the best for the schedule, as in ``evaluate``;
-            their guesses, if the schedule is a part of training only.
-        record: how many times to record, equally spaced with both ends, or the training times α, which
+            neither here nor in ``schedule.parameters`` are optimised for the schedule, as in ``evaluate``; if
+            the schedule covers only part of training, their guesses are used.
+        record: number of equally spaced times to record, including both ends, or the training times α, which
             are rounded to whole steps.
         progress: show a progress bar on stderr.
         dtype: of weights and inputs in mode "weights": "float32" (default; order parameters are
             still computed and recorded in float64) or "float64". Mode "overlaps" is in float64.
-        error: False leaves out the generalisation error and the observables. Where the error has no closed
-            form it costs a quadrature for every seed and time, which may take longer than the simulation.
+        error: False leaves out the generalisation error and the observables. If the error has no closed form,
+            it needs a quadrature for every seed and time, which may take longer than the simulation.
 
     Returns:
         A Trajectory with a seed axis: every order parameter, ``error`` and the model's observables, each
         (seeds, T).
 
     Raises:
-        SpecificationError: an argument, or a combination of them, makes no sense.
+        SpecificationError: an argument, or a combination of arguments, is invalid.
         UnphysicalStateError: the simulation diverged.
     """
     began = time.perf_counter()
@@ -124,7 +124,7 @@ def simulate(
                 learners = jax.block_until_ready(advance(learners, np.int64(done), np.int64(pause)))
                 done = pause
                 update(done)
-            # The overlap chain holds order parameters and nothing else.
+            # The overlap chain stores only order parameters.
             x = learners
             if isinstance(x, WeightState):
                 x = weight_overlaps(x, model.teachers, plan.directions)
@@ -149,11 +149,12 @@ def theory_beside(
     start: OrderParameters | None = None,
     parameters: Mapping[str, Array] | None = None,
 ) -> Trajectory:
-    """The theory of a ``simulated`` training, at the training times of the simulation.
+    """The theory of a ``simulated`` training at the simulation's training times.
 
-    The other arguments are those of ``simulate``; ``parameters`` of a problem are with all that are free.
+    The other arguments are those of ``simulate``; ``parameters`` of a problem must include all free
+    parameters.
     """
-    # The last step of a simulation may end beyond the horizon by a part of 1/N.
+    # The last step of a simulation may end up to 1/N beyond the horizon.
     times, how = simulated.alpha.clip(max=schedule.horizon), {}
     if hasattr(model, "model"):
         start, parameters = model.start, {**model.parameters, **(parameters or {})}
@@ -168,7 +169,7 @@ def prepare(
     N: int,
     parameters: Mapping[str, Array] | None,
 ) -> Prepared:
-    """Check the arguments of a run and bring them into the form that a compiled loop reads."""
+    """Check the arguments of a run and convert them to the form that a compiled loop reads."""
     model, start, parameters = _unpack(model, schedule, start, parameters)
     model = model.current()
     start, settings = check_problem(model, start, schedule, parameters)
@@ -195,7 +196,7 @@ def prepare(
 
 
 def _learner(model: Any) -> LearningModel:
-    """What is trained: the model itself, or that of which there are modes."""
+    """The model to train: the model itself, or the one behind controls with modes."""
     learner = model.inner if isinstance(model, Switched) else model
     if isinstance(learner, LearningModel):
         return learner
@@ -236,9 +237,9 @@ def _unpack(
 def as_network(
     model: Linear | Any, schedule: Schedule, start: Any, parameters: Mapping[str, Array] | None
 ) -> tuple[Committee, OrderParameters, Schedule, dict[str, Array], Callable[[Trajectory], Trajectory]]:
-    """The committee of a ``Linear``, or of a problem of one, that starts at zero weights.
+    """The committee of a ``Linear`` model, or of a problem with one, that starts at zero weights.
 
-    With its start, schedule and parameters; and how its run is read.
+    With its start, schedule and parameters; and a function that interprets its run.
     """
     named = {**schedule.parameters, **(parameters or {})}
     if not isinstance(model, Linear):
@@ -271,7 +272,7 @@ def as_network(
 
 
 def check_run(N: int, seeds: int, mode: str, seed: int, dtype: str | None) -> str:
-    """Raise for numbers that make no sense; the dtype to use."""
+    """Raise for invalid numbers; returns the dtype to use."""
     check = Arguments("simulate")
     check.one_of("mode", mode, MODES)
     check.count("N", N)
@@ -284,7 +285,7 @@ def check_run(N: int, seeds: int, mode: str, seed: int, dtype: str | None) -> st
 
 
 def _pauses(done: int, stop: int, total: int, progress: bool) -> Iterator[int]:
-    """Step numbers, up to ``stop``, at which the compiled loop comes back."""
+    """Step numbers, up to ``stop``, at which the compiled loop returns."""
     stride = max(1, total // PROGRESS_STOPS) if progress else max(1, total)
     while done < stop:
         done = min(stop, done + stride)

@@ -1,4 +1,4 @@
-"""One SGD step as both simulators see it: the sample's discrete part and the gradient."""
+"""The part of an SGD step shared by both simulators: the sample's discrete part and the gradient."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from optlearn._theory.order import OrderParameters
 
 
 class Sample(NamedTuple):
-    """Everything of a step but its Gaussian inputs."""
+    """Everything in a step except its Gaussian inputs."""
 
     u: dict[str, Array]  # settings of this step
     weights: Float[Array, " B"]  # of the views
@@ -26,7 +26,7 @@ class Sample(NamedTuple):
 
 
 class Gradient(NamedTuple):
-    """Gradient of the step's mean loss plus penalty, which is a part of P, v, extras and trained."""
+    """Gradient of the step's mean loss plus penalty; the penalty enters P, v, extras and trained."""
 
     D: Float[Array, "inputs K"]  # by the student fields of each input vector
     P: Float[Array, "K K"] | None  # by Q, symmetrised; None if structurally zero
@@ -37,7 +37,7 @@ class Gradient(NamedTuple):
 
 
 def draw_sample(run: Prepared, step: Array, uniforms: Float[Array, " uniforms"]) -> Sample:
-    """Turn uniform numbers (plan.uniforms,) into controls, batch size and latents."""
+    """Convert uniform numbers (plan.uniforms,) to controls, batch size and latents."""
     model, plan, views = run.model, run.plan, run.plan.views
     mixing, picks = uniforms[: plan.mixtures], uniforms[plan.mixtures :]
     u = run.controls.at(step, mixing, run.settings)
@@ -77,12 +77,12 @@ def step_gradient(
 ) -> Gradient:
     """Gradient of one step.
 
-    Fields that the loss does not read may hold anything. ``noise`` has of each sample the further normals,
-    then its label noise. ``x`` is summed over blocks; ``gram``, xᵀx/N, is needed by models with extras only.
+    Unread fields may hold anything. ``noise`` has, for each sample, the further normals and then its label
+    noise. ``x`` is summed over blocks; ``gram``, xᵀx/N, is needed only by models with extras.
     """
     model, plan, views, u = run.model.summed, run.plan, run.plan.views, sample.u
     drawn = noise.reshape(views.samples, plan.normals + plan.noise)
-    # Those that nothing reads are zero.
+    # Unread fields are zero.
     drawn = jnp.pad(drawn, ((0, 0), (0, model.normals + 1 - drawn.shape[1])))
 
     def of_view(rows: Array, latent: Latent, drawn: Array) -> tuple[SampleGradient, dict[str, Array]]:
@@ -129,9 +129,9 @@ def train_heads(
 
 
 class RowSteps(NamedTuple):
-    """How a step moves the rows W (K, N) of all students: W ← Aᵀ W − amountsᵀ X √N, X the inputs."""
+    """How a step changes the rows W (K, N) of all students: W ← Aᵀ W − amountsᵀ X √N, X the inputs."""
 
-    amounts: Float[Array, "inputs K"]  # by how much of each input, over N
+    amounts: Float[Array, "inputs K"]  # amount of each input, over N
     A: Float[Array, "K K"] | None  # None: the identity
 
 
@@ -143,7 +143,7 @@ def row_steps(
     N: Array,
     scale: Float[Array, " K"] | None = None,
 ) -> RowSteps:
-    """The step's gradient as each row takes it, and what rows take from rows; ``x`` is summed over blocks.
+    """Each row's response to the step's gradient, and its carry from other rows; ``x`` is summed over blocks.
 
     ``scale`` has the factors of the model's ``scales`` in one block.
     """

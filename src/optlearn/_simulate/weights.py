@@ -27,25 +27,25 @@ from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters, gram_matrix
 from optlearn._theory.sampler import partial_cholesky
 
-# Up to this many inner products a fused multiply-and-sum each is faster than one thin matrix product
-# (XLA on a CPU: 47 against 114 µs for three of length 30,000), and the compiler drops those not needed.
+# Up to this many inner products, separate fused multiply-and-sum operations are faster than one thin matrix
+# product (XLA on a CPU: 47 against 114 µs for three of length 30,000), and the compiler drops unused ones.
 SEPARATE_PRODUCTS = 16
-# XLA restricts itself to 256-bit vectors; where there are wider ones, drawing inputs gains 10-15 %.
+# XLA uses at most 256-bit vectors by default; wider ones make drawing inputs 10-15 % faster.
 WIDE_VECTORS = {"xla_cpu_prefer_vector_width": 512}
 
-# Vectors of N entries, perhaps with a leading axis of seeds.
+# Vectors of N entries, optionally with a leading axis of seeds.
 Vectors = tuple[Float[Array, "*S N"], ...]
 
 
 class WeightState(Pytree):
-    """Learners with a leading axis of seeds; all but the vectors is in float64."""
+    """Learners with a leading axis of seeds; everything but the vectors is in float64."""
 
     w: Vectors  # K, the student's weights
     fixed: Vectors  # M + C, teachers and centroids
     v: Float[Array, "*S K H"]  # readout
     extras: dict[str, Array]  # name → (S,)
     trained: dict[str, Array]  # name → (S, …), weights behind the first layer
-    memory: Any = None  # what the optimiser remembers of each weight, arrays (S, K, N)
+    memory: Any = None  # the optimiser's memory of each weight, arrays (S, K, N)
 
 
 def initial_weights(
@@ -57,7 +57,7 @@ def initial_weights(
     dtype: str,
     settings: Settings | None = None,
 ) -> WeightState:
-    """Vectors in random directions, others for each seed, with exactly the overlaps of ``start``."""
+    """Vectors in random directions, different for each seed, with exactly the overlaps of ``start``."""
     grams = np.asarray(gram_matrix(start, model.block_overlaps))
     sizes = [N] if model.spectrum is None else list(model.spectrum.directions(N))
     factors = [
@@ -69,7 +69,7 @@ def initial_weights(
     for index in range(seeds):
         random, first = np.random.default_rng([seed, index]), 0
         for factor, size in zip(factors, sizes, strict=True):
-            # Orthonormal, so that the overlaps are exact and not only up to 1/√N.
+            # Orthonormal, so that the overlaps are exact rather than only up to 1/√N.
             orthonormal, _ = np.linalg.qr(random.standard_normal((size, factor.shape[1])))
             vectors[index, :, first : first + size] = np.sqrt(N) * factor @ orthonormal.T
             first += size
@@ -87,7 +87,7 @@ def initial_weights(
 
 
 def _by_direction(model: LearningModel, sizes: list[int]) -> Float[np.ndarray, " N"]:
-    """(N,) variances of the inputs' entries; of several clusters, their mean."""
+    """(N,) variances of the inputs' entries; their mean over several clusters."""
     assert model.spectrum is not None
     variance = np.atleast_2d(np.asarray(model.spectrum.variance)).mean(axis=0)
     return np.repeat(variance, sizes)
@@ -156,7 +156,7 @@ def _step(run: Prepared, key: Array, now: WeightState, step: Array) -> WeightSta
     sample = draw_sample(run, step, uniforms)
     g = input_noise(for_pairs, for_last, plan.views.inputs, N, dtype.name)
     inputs = _inputs(g, sample, centroids, plan.directions)
-    # What the loss and the penalty do not read of x is not computed: the compiler removes it.
+    # The compiler removes parts of x that neither loss nor penalty reads.
     Q, to_teachers, to_centroids = (_products(now.w, others) / N for others in (now.w, teachers, centroids))
     x = OrderParameters(Q, to_teachers, to_centroids, now.v, now.extras, now.trained)
     gradient = step_gradient(
@@ -191,7 +191,7 @@ def _each_weight(
     u: Settings,
     scales: Float[Array, "*B K"] | None,
 ) -> tuple[Vectors, Any]:
-    """Weights after a step that is another for each of them, and what is remembered after it."""
+    """Weights after a step with a separate rate for each weight, and the optimiser's memory after it."""
     model, N, dtype = run.model, now.w[0].shape[0], now.w[0].dtype
     w, rows = jnp.stack(now.w), model.summed.recurrence(x, u)
     gradients = (gradient.D.T / np.sqrt(N)).astype(dtype) @ jnp.stack(inputs)
@@ -228,23 +228,23 @@ def _inputs(noise: list[Array], sample: Sample, centroids: Vectors, directions: 
     return _minus(inputs, centroids, (-sample.assignment.T / np.sqrt(N)).astype(dtype))
 
 
-def _products(left: Vectors, right: Vectors, wanted: np.ndarray | None = None) -> Array:
-    """(a, b) inner products in float64; where not wanted, anything."""
+def _products(left: Vectors, right: Vectors, needed: np.ndarray | None = None) -> Array:
+    """(a, b) inner products in float64; arbitrary where not ``needed``."""
     shape = (len(left), len(right))
-    wanted = np.ones(shape, bool) if wanted is None else wanted
-    if not wanted.any():
+    needed = np.ones(shape, bool) if needed is None else needed
+    if not needed.any():
         return jnp.zeros(shape)
-    if wanted.sum() > SEPARATE_PRODUCTS:
+    if needed.sum() > SEPARATE_PRODUCTS:
         return (jnp.stack(left) @ jnp.stack(right).T).astype(jnp.float64)
     nothing = jnp.zeros((), left[0].dtype)
-    entries = [jnp.sum(left[a] * right[b]) if wanted[a, b] else nothing for a, b in np.ndindex(*shape)]
+    entries = [jnp.sum(left[a] * right[b]) if needed[a, b] else nothing for a, b in np.ndindex(*shape)]
     return jnp.stack(entries).reshape(shape).astype(jnp.float64)
 
 
 def _minus(
     vectors: Vectors, directions: Vectors, amounts: Array, nonzero: np.ndarray | None = None
 ) -> Vectors:
-    """Vector a less Σ_b amounts[b, a] · direction b, over the amounts that are not known to be zero."""
+    """Vectors a minus Σ_b amounts[b, a] · direction b, over amounts that may be nonzero."""
     nonzero = np.ones(amounts.shape, bool) if nonzero is None else nonzero
     if nonzero.sum() > SEPARATE_PRODUCTS:
         step = amounts.T @ jnp.stack(directions)

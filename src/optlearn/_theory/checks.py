@@ -1,8 +1,10 @@
-"""Checks of learning models: a slip in a specification gets a sentence, not a NaN.
+"""Checks of learning models: a mistake in a specification gives a clear message instead of a NaN.
 
 Before any computation: sizes and breaks, the start, the data, loss and rule of a sample, the spectrum. Along
-a run: whether any set of weight vectors has the order parameters (``first_impossible``), and the edge of what
-is possible (``cone_edge``).
+a
+run: whether any set of weight vectors has the order parameters (``first_impossible``), and the boundary of
+    the
+possible states (``cone_edge``).
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -23,14 +25,14 @@ from optlearn._theory.order import OrderParameters, entry_names
 from optlearn._theory.spectrum import NARROW
 
 TOLERANCE = 1e-8
-ROUND_OFF = 1e-11  # what an integration to a tolerance of 1e-13 leaves of a zero, relative to Q
+ROUND_OFF = 1e-11  # relative to Q: size of a zero after an integration with a tolerance of 1e-13
 
 _SAMPLES = ("latents", "test_latents")
 _RECORDED: dict[Hashable, TracedFunction] = {}
 
 
 def check_sizes(model: LearningModel) -> None:
-    """Raise for counts, breaks and names of a model that make no sense together."""
+    """Raise for inconsistent counts, breaks and names of a model."""
     name, centroids = type(model).__name__, model.centroids
     for size, lowest in (("students", 1), ("slots", 1), ("heads", 0), ("normals", 0)):
         Arguments(name).count(size, getattr(model, size), lowest)
@@ -95,14 +97,14 @@ def _check_break(model: LearningModel, place: Break) -> None:
 
 
 def check_start(model: LearningModel, start: OrderParameters) -> OrderParameters:
-    """The start as NumPy arrays, if its shapes are right and some weights have these overlaps."""
+    """The start as NumPy arrays, if its shapes are right and its overlaps are possible."""
     if not isinstance(start, OrderParameters):
         raise SpecificationError(
             f"start must be OrderParameters (see model.state), got {type(start).__name__}"
         )
-    wanted = model.state()
-    parts = {name: (getattr(start, name), getattr(wanted, name)) for name in ("Q", "M", "R", "v")}
-    parts |= {name: (start.trained.get(name), wanted.trained[name]) for name in model.trained}
+    template = model.state()
+    parts = {name: (getattr(start, name), getattr(template, name)) for name in ("Q", "M", "R", "v")}
+    parts |= {name: (start.trained.get(name), template.trained[name]) for name in model.trained}
     for name, arrays in parts.items():
         have, need = map(np.shape, arrays)
         if have != need:
@@ -131,7 +133,7 @@ def check_data(model: LearningModel, u: Mapping[str, Array]) -> None:
     for phase, settings in zip(_SAMPLES, (dict(u), dict(model.test_settings(u))), strict=True):
         latents = _recorded(model, phase, settings).expressions(model, settings)
         p = np.asarray(latents.probabilities, dtype=float)
-        if not (np.all(p >= -1e-12) and abs(p.sum() - 1) <= 1e-9):  # so that NaN fails
+        if not (np.all(p >= -1e-12) and abs(p.sum() - 1) <= 1e-9):  # written so that NaN fails
             raise SpecificationError(
                 f"{name}.{phase}: probabilities {p.tolist()} must be at least 0 and add up to 1 "
                 f"(sum {p.sum():.9g})"
@@ -163,20 +165,22 @@ def check_loss(model: LearningModel, start: OrderParameters, u: Mapping[str, Arr
     sample = fields, start, latent, dict(u)
     for kind, needed in needed_shapes.items():
         if is_own(type(model)):
-            # On NumPy's arrays a field that does not exist is an error; JAX takes the nearest one silently.
-            # Only traced, what JAX does with them is not compiled.
+            # With NumPy arrays an index out of range is an error; JAX silently clamps it.
+            # JAX operations on them are only traced, not compiled.
             with slips_explained(f"{name}.{kind}"), np.errstate(all="ignore"):
                 jax.eval_shape(_calling(getattr(model, kind), sample))
         traced = _recorded(model, kind, *sample)
-        wanted = f"an array of shape {needed}" if needed else "one number"
+        requirement = f"an array of shape {needed}" if needed else "one number"
         if not isinstance(traced.outputs, jax.ShapeDtypeStruct):
-            found = jax.tree.map(lambda leaf: leaf.shape, traced.outputs)
-            what = "None" if found is None else f"a {type(found).__name__} of arrays of shapes {found}"
-            raise SpecificationError(f"{name}.{kind} returns {what}; it must return {wanted}")
+            returned = jax.tree.map(lambda leaf: leaf.shape, traced.outputs)
+            what = (
+                "None" if returned is None else f"a {type(returned).__name__} of arrays of shapes {returned}"
+            )
+            raise SpecificationError(f"{name}.{kind} returns {what}; it must return {requirement}")
         shape, kind_of_number = traced.outputs.shape, traced.outputs.dtype.name
         if shape != needed:
             raise SpecificationError(
-                f"{name}.{kind} returns an array of shape {shape}; it must return {wanted}"
+                f"{name}.{kind} returns an array of shape {shape}; it must return {requirement}"
             )
         if kind == "loss" and not kind_of_number.startswith("float"):
             raise SpecificationError(
@@ -213,14 +217,14 @@ def check_spectrum(model: LearningModel) -> None:
 
 
 def warn_if_narrow(model: LearningModel, u: Settings) -> None:
-    """Say so where one direction has so much of the variance that 1/N terms matter at any N."""
+    """Warn if one direction has so much of the variance that 1/N terms matter at any N."""
     assert model.spectrum is not None
     largest, rate = model.spectrum.largest, float(np.max(u["learning_rate"]))
     if largest is not None and rate * largest > NARROW:
         warn(
-            f"the learning rate {rate:.3g} times the share {largest:.2g} of the largest direction in all "
-            f"variance is above {NARROW}: the equations of the order parameters are off, at any N. Least "
-            "squares have an exact recursion (models.linear)",
+            f"the learning rate {rate:.3g} times the largest direction's share {largest:.2g} of the total "
+            f"variance is above {NARROW}: the equations of the order parameters are inaccurate at any N. "
+            "Least squares have an exact recursion (models.linear)",
             AccuracyWarning,
         )
 
@@ -228,12 +232,12 @@ def warn_if_narrow(model: LearningModel, u: Settings) -> None:
 def first_impossible(
     model: LearningModel, states: Float[np.ndarray, "T n"], tolerance: float = TOLERANCE
 ) -> tuple[int, str] | None:
-    """Number of the first of finite flat states (T, n) that no weights can have, and the reason."""
+    """Index of the first of finite flat states (T, n) that no weights can have, and the reason."""
     x = model.layout.unflatten(states)
     towards, fixed = np.concatenate([x.M, x.R], axis=-1), model.block_overlaps.gram
     fixed = np.broadcast_to(fixed, (*x.Q.shape[:-2], *fixed.shape[-2:]))
     gram = np.block([[x.Q, towards], [_turned(towards), fixed]])
-    # (times, blocks, n, n); without a spectrum all is one block.
+    # (times, blocks, n, n); without a spectrum there is one block.
     gram = gram.reshape(len(states), -1, *gram.shape[-2:])
     scale = np.maximum(1.0, np.abs(gram).max(axis=(2, 3)))
     lowest = np.linalg.eigvalsh(gram)[..., 0]
@@ -247,17 +251,16 @@ def first_impossible(
 
 
 def cone_edge(model: LearningModel) -> Callable[[Float[np.ndarray, " n"]], Float[np.ndarray, " n"]]:
-    """A function that puts flat states (n,) within round-off of the edge of the cone exactly on it.
+    """A function that moves flat states (n,) within round-off of the edge of the cone exactly onto it.
 
-    Students that are linearly dependent, as equal ones are, stay so under SGD. In numbers they do so up to
-    round-off, which an instability towards specialisation multiplies by e^(rate · α): it ends outside the
-    cone, or at a solution that SGD does not have. So an eigenvalue of the part of Q that
-    teachers and centroids do not explain, C = Q − B A⁺ Bᵀ with B = (M, R), is zero if it is as small as
-    round-off.
+    Linearly dependent students, such as equal ones, stay so under SGD. Numerically they do so only up to
+    round-off, which an instability towards specialisation multiplies by e^(rate · α), so that the state
+    leaves the cone or ends at a solution that SGD does not have. So eigenvalues at round-off level of the
+    part of Q that teachers and centroids do not explain, C = Q − B A⁺ Bᵀ with B = (M, R), are set to zero.
     """
     inverse, layout = np.linalg.pinv(model.block_overlaps.gram), model.layout
-    # Places in (0, *flat), 0 being an entry that is not tracked: thousands of steps ask, and making
-    # order parameters of each would take longer than the step.
+    # Indices into (0, *flat), with 0 for entries that are not tracked: this is called in thousands of steps,
+    # and converting each to order parameters would take longer than the step.
     places = layout.unflatten(np.arange(1.0, layout.size + 1))
     Q_places, towards_places = (
         part.astype(int) for part in (places.Q, np.concatenate([places.M, places.R], axis=-1))
@@ -273,7 +276,7 @@ def cone_edge(model: LearningModel) -> Callable[[Float[np.ndarray, " n"]], Float
         if not np.any(tiny):
             return flat
         settled = explained + (vectors * np.where(tiny, 0.0, values)[..., None, :]) @ _turned(vectors)
-        # Blocks that are off the edge stay as they are, bit for bit.
+        # Blocks that are not at the edge stay the same, bit for bit.
         Q = np.where(np.any(tiny, axis=-1)[..., None, None], settled, Q)
         return np.asarray(layout.flatten(replace(layout.unflatten(flat), Q=Q)))
 
@@ -309,9 +312,9 @@ def _culprit(model: LearningModel, gram: np.ndarray) -> tuple[str, float, str]:
 
 
 def _recorded(model: LearningModel, function: str, *arguments: Any) -> TracedFunction:
-    """One of a model's functions, of (model, *arguments); of the library's models once for each structure.
+    """A traced function of a model, of (model, *arguments); cached per structure for the library's models.
 
-    What somebody wrote may read a global that has changed, and is traced again.
+    User-written code may read a global that has changed, so it is traced again.
     """
     leaves, structure = jax.tree.flatten((model, *arguments))
     key = (function, structure, tuple(np.shape(leaf) for leaf in leaves))

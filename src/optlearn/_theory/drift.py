@@ -12,7 +12,7 @@ from optlearn._theory.model import Fields, Latent, LearningModel
 from optlearn._theory.order import OrderParameters
 from optlearn._theory.sampler import Sampler, coordinates, fields_read
 
-# Nodes a dimension that keep the default tensor grid below about 10⁵ points.
+# Nodes per dimension that keep the default tensor grid below about 10⁵ points.
 DEFAULT_NODES = {0: 1, 1: 64, 2: 40, 3: 28, 4: 16, 5: 10}
 
 
@@ -31,12 +31,12 @@ def generic_drift(
     mean = jax.tree.map(lambda m: jnp.tensordot(latents.probabilities, m, axes=1), sums)
     eta = u["learning_rate"]
     pull = jax.grad(model.summed.penalty)(model.total(x), u)
-    # Gradients by the two equal entries of Q differ where a loss reads one of them only.
+    # Gradients with respect to the two equal entries of Q differ if a loss reads only one of them.
     P = _symmetric(mean["Q"] + pull.Q)
     batch = u.get("batch", 1.0)
     spread = mean["spread"] / batch
     if model.redrawn:
-        # Views of one sample are correlated: their mean keeps a part of the noise at any batch size.
+        # Views of one sample are correlated: their mean keeps part of the noise at any batch size.
         spread = spread + (1 - 1 / batch) * mean["cross"]
 
     dQ, dM, dR = rows_drift(model, x, u, mean["field_grad"], spread, P)
@@ -68,7 +68,7 @@ def rows_drift(
         Q: Array, M_: Array, R: Array, field_grad: Array, spread: Array, scale: Array | None = None
     ) -> tuple[Array, Array, Array]:
         def responded(gradient: Array) -> Array:
-            """What the rows take from gradients (K, …)."""
+            """The response of rows to gradients (K, …)."""
             scaled = gradient if scale is None else scale[:, None] * gradient
             return eta * scaled if rows is None else rows.response @ scaled
 
@@ -84,7 +84,7 @@ def rows_drift(
 
 
 def squares_of(model: LearningModel, spread: Float[Array, "*B K K"]) -> Float[Array, "*B K"]:
-    """N times the mean square of the gradient of a weight, from E[σ² g gᵀ], which has shares of blocks."""
+    """N times the mean squared gradient of a weight, from E[σ² g gᵀ], which includes the blocks' shares."""
     eye = np.eye(model.students).reshape((1,) * (spread.ndim - 2) + spread.shape[-2:])
     squares = jnp.sum(spread * eye, axis=-1)
     return squares if model.spectrum is None else squares / jnp.asarray(model.spectrum.share)[:, None]
@@ -93,7 +93,7 @@ def squares_of(model: LearningModel, spread: Float[Array, "*B K K"]) -> Float[Ar
 def mean_squares(
     model: LearningModel, x: OrderParameters, u: Settings, quadrature: Quadrature | None = None
 ) -> Float[Array, "*B K"]:
-    """The same in a state, for one sample a step, by quadrature."""
+    """The same in a given state, for one sample per step, by quadrature."""
     latents, rule = model.latents(u), quadrature or default_quadrature(model)
     spreads = jax.vmap(lambda latent: _moments(model, x, latent, u, rule)["spread"])(latents.values)
     return squares_of(model, jnp.tensordot(latents.probabilities, spreads, axes=1))
@@ -102,7 +102,7 @@ def mean_squares(
 def generic_error(
     model: LearningModel, x: OrderParameters, u: Settings, quadrature: Quadrature
 ) -> Float[Array, ""]:
-    """Mean of the metric over test samples, the extensive part ``N · bulk`` not included."""
+    """Mean of the metric over test samples, without the extensive part ``N · bulk``."""
     settings = model.test_settings(u)
     latents = model.test_latents(settings)
     sampler = Sampler(model, x, settings, fields_read(model, "metric"))
@@ -124,7 +124,7 @@ def generic_error(
 def _moments(
     model: LearningModel, x: OrderParameters, latent: Latent, u: Settings, quadrature: Quadrature
 ) -> dict[str, Any]:
-    """Expectations given one latent that the drift is made of."""
+    """Expectations in the drift, given one latent."""
     sampler = Sampler(model, x, u, fields_read(model))
     slots = sampler.slots(latent)
     summed, whole = model.summed, model.total(x)
@@ -173,7 +173,7 @@ def _cross_view(
         [np.isin(owner, model.redrawn), np.zeros(where.normals + where.noise, dtype=bool)]
     )
     dimension, doubled = len(where.smooth), int(redrawn.sum())
-    # The second view's redrawn coordinates are appended; breaks are cut in the first view only.
+    # The second view's redrawn coordinates are appended; only the first view is cut at breaks.
     first = np.arange(dimension)
     second = first.copy()
     second[redrawn] = dimension + np.arange(doubled)
@@ -194,7 +194,7 @@ def _cross_view(
 
 
 class SampleGradient(NamedTuple):
-    """What one sample does: the gradient of its loss. Under a rule of the model's own that rule is D₂."""
+    """Effect of one sample: the gradient of its loss, with the model's own rule, if any, as D₂."""
 
     student: Float[Array, "L K"]  # D₂
     Q: Float[Array, "K K"]  # D₃; under a rule the loss does not act on Q
@@ -206,7 +206,7 @@ class SampleGradient(NamedTuple):
 def loss_gradient(
     model: LearningModel, fields: Fields, x: OrderParameters, latent: Latent, u: Settings
 ) -> SampleGradient:
-    """What one sample does."""
+    """The gradients of one sample."""
     if not model.has_rule:
         by_fields, by_state = jax.grad(model.loss, argnums=(0, 1))(fields, x, latent, u)
         student, Q = by_fields.student, by_state.Q

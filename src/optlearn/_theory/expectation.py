@@ -1,7 +1,8 @@
 """Rules for Gaussian expectations: where to evaluate, and with which weights.
 
 A rule turns "d independent standard normals" into points (P, d) and weights (P,) that sum to 1. Where a loss
-jumps or bends, lines are cut (``lines``); the cut of one coordinate may depend on the coordinates before it.
+has jumps or kinks, lines are cut (``lines``); the cut of a coordinate may depend on the coordinates before
+it.
 ``wrong_rows`` shows whether the installed JAX computes such expectations wrongly.
 """
 
@@ -32,7 +33,7 @@ from optlearn._theory.lines import (
     stretched_steps,
 )
 
-# Up to so many points, this accuracy is asked for by default.
+# Default accuracy for each number of points.
 FEW, MANY_POINTS = 1_000, 65_536
 ACCEPTED = ((FEW, 1e-7), (10_000, 2e-5), (MANY_POINTS, 2e-4), (np.inf, 1e-3))
 
@@ -46,7 +47,7 @@ PointsAndWeights = tuple[Float[Array, "P d"], Float[Array, " P"]]
 
 
 def no_cut(_coordinate: int, _prefix: Array) -> None:
-    """Nothing jumps anywhere."""
+    """No cuts: nothing jumps."""
     return
 
 
@@ -59,7 +60,7 @@ class AbstractQuadrature:
         """Points (P, d) and weights (P,).
 
         Args:
-            smooth: one flag a coordinate: true for the label noise, which enters a square loss
+            smooth: one flag per coordinate: true for the label noise, which enters a square loss
                 quadratically, so that few nodes may be enough.
             cut: where the integrand jumps.
         """
@@ -67,29 +68,29 @@ class AbstractQuadrature:
 
 @dataclass(frozen=True)
 class GridRule(AbstractQuadrature):
-    """A rule that can be written down before it is known where lines are cut."""
+    """A rule that is defined before the positions of cuts are known."""
 
     @abstractmethod
     def grid(self, segments: tuple[int, ...]) -> tuple[Float[np.ndarray, "P d"], Float[np.ndarray, " P"]]:
-        """Positions and weights as a ``Table`` holds them, for coordinates of so many segments."""
+        """Positions and weights in the form of a ``Table``, for coordinates with so many segments."""
 
     @abstractmethod
     def size(self, segments: tuple[int, ...]) -> int:
-        """P, of points in such coordinates."""
+        """P, the number of points in such coordinates."""
 
     @abstractmethod
     def reach(self, segments: tuple[int, ...]) -> Float[np.ndarray, " d"]:
-        """How far lines go in each coordinate that is cut; infinitely far in others."""
+        """Reach of lines in each cut coordinate; infinite in others."""
 
     @property
     @abstractmethod
     def numbers(self) -> tuple[int, ...]:
-        """What the rule can be made from again, its kind first."""
+        """Numbers from which the rule can be rebuilt, its kind first."""
 
     @classmethod
     @abstractmethod
     def from_numbers(cls, numbers: Sequence[int]) -> "GridRule":
-        """From these, without the kind."""
+        """Rebuild from these numbers, without the kind."""
 
 
 @checked
@@ -156,16 +157,16 @@ class GaussHermite(GridRule):
 @checked
 @dataclass(frozen=True)
 class Grid(GridRule):
-    """Tensor product of lines with as many nodes in each dimension as that one needs.
+    """Tensor product of lines with a separate number of nodes in each dimension.
 
-    Lines of few nodes are those of Gauss-Hermite, lines of many have stretched steps. The trapezoidal rule
-    converges exponentially where an integrand is smooth and decays. Its nodes lie closer than those of
-    Gauss-Hermite, half of which are so far out that they hardly count: for integrands that are narrow beside
-    the normal density, as squared slopes of steep units are, it needs half as many, and for units themselves,
-    which are no polynomials, as well.
+    Lines with few nodes are Gauss-Hermite rules; lines with many are trapezoidal rules with stretched steps.
+    The trapezoidal rule converges exponentially if an integrand is smooth and decays. Its nodes lie closer
+    together than those of Gauss-Hermite, half of which are so far out that they hardly contribute. It needs
+    half as many nodes for integrands that are narrow compared to the normal density, such as squared slopes
+    of steep units, and also for the units themselves, which are not polynomials.
 
     Two nodes ±1 of the label noise cost nothing: neighbours on the grid of the other lines have opposite
-    signs, so that what is odd in the noise vanishes as sums of alternating signs do.
+    signs, so terms that are odd in the noise cancel like sums of alternating signs.
 
     Args:
         nodes: in each dimension (on each side of a cut).
@@ -206,7 +207,7 @@ class Grid(GridRule):
         return points // 2 if self._signed(segments) else points
 
     def _signed(self, segments: tuple[int, ...]) -> list[int]:
-        """Lines along which two nodes of the label noise alternate; none: it has a line of its own.
+        """Lines along which two nodes of the label noise alternate; empty if the noise has its own line.
 
         Mirrored points must have opposite signs: an odd number of these lines has an even number of nodes.
         """
@@ -245,7 +246,7 @@ class QuasiMonteCarlo(GridRule):
     Args:
         log2_points: the rule uses ``2**log2_points`` points in mirrored pairs; the error falls
             about like 1/points for smooth losses.
-        seed: of the scrambling; two seeds give two independent estimates.
+        seed: seed of the scrambling; two seeds give two independent estimates.
     """
 
     log2_points: int = 14
@@ -286,7 +287,7 @@ class QuasiMonteCarlo(GridRule):
         return cls(*numbers[:2])
 
 
-# To JAX a rule is part of a model's structure, without numbers; a ``Table`` is all numbers.
+# For JAX, a rule is part of a model's static structure; a ``Table`` consists of numbers only.
 for _rule in (GaussHermite, Grid, QuasiMonteCarlo):
     jax.tree_util.register_pytree_node(_rule, lambda rule: ((), rule), lambda rule, _: rule)
 
@@ -294,13 +295,13 @@ for _rule in (GaussHermite, Grid, QuasiMonteCarlo):
 @checked
 @dataclass(frozen=True)
 class AutoQuadrature:
-    """Ask for an accuracy instead of a rule; ``integrate`` finds the cheapest rule that has it.
+    """A requested accuracy instead of a rule; ``integrate`` finds the cheapest rule that reaches it.
 
     Args:
-        accuracy: of the drift, relative to its size (at least 0.1). Default: 1e-7 where a thousand points are
-            enough for that, else 2e-5 up to ten thousand, else 2e-4 up to 65,536; where more would be
-            needed, 1e-3.
-        points: evaluations of the loss in one expectation at most.
+        accuracy: accuracy of the drift, relative to its size (at least 0.1). Default: 1e-7 if a thousand
+            points suffice for it, else 2e-5 with up to ten thousand, else 2e-4 with up to 65,536; if more
+            would be needed, 1e-3.
+        points: maximum number of evaluations of the loss in one expectation.
     """
 
     accuracy: float | None = None
@@ -317,34 +318,34 @@ class AutoQuadrature:
         check.count("points", self.points, 256)
 
     def accepted(self, points: float) -> float:
-        """Up to what an error of a rule of so many points is accepted."""
+        """Largest accepted error of a rule with so many points."""
         if self.accuracy is not None:
             return self.accuracy
         return next(accuracy for most, accuracy in self.levels if points <= most)
 
 
 class SearchQuadrature(AutoQuadrature):
-    """For a search whose end is certified under a finer quadrature: half of what that allows."""
+    """The accuracy for a search, half of the error that the certificate's finer quadrature allows."""
 
     levels = ((FEW, 1e-7), (np.inf, 5e-4))
 
 
 class Table(Pytree):
-    """A rule as numbers, in blocks: a program that is compiled for one serves all rules of as many blocks.
+    """A rule as numbers, in blocks: a compiled program works for all rules with the same number of blocks.
 
-    Coordinates that are cut hold a segment and the place in it, 1.25 being a quarter of the second segment;
-    the cuts, which move with the state, are applied when points are asked for.
+    Cut coordinates hold a segment and the position in it, 1.25 being a quarter into the second segment; the
+    cuts, which move with the state, are applied when points are computed.
 
     Attributes:
         positions: (B, C, d) C points in each of B blocks.
         weights: (B, C), without the normal density of cut coordinates; zero where a block is not full.
-        reach: (d,), of cut lines.
-        used: how many blocks, the first ones, hold points.
-        numbers: (3 + d,) what the rule is remembered by: programs must not depend on it.
-        segments: into how many each coordinate is cut; 0 for the label noise.
-        mirrored: whether only one of each pair of mirrored points is held.
-        cut: whether any line is cut; quasi-random points take no notice.
-        derivatives: that sums have.
+        reach: (d,) reach of cut lines.
+        used: number of leading blocks that hold points.
+        numbers: (3 + d,) numbers that identify the rule; programs must not depend on them.
+        segments: number of segments of each coordinate; 0 for the label noise.
+        mirrored: whether only one of each pair of mirrored points is stored.
+        cut: whether any line is cut; quasi-random points ignore cuts.
+        derivatives: kind of derivatives that sums support.
     """
 
     positions: Float[Array, "B C d"]
@@ -357,7 +358,7 @@ class Table(Pytree):
     cut: bool = field(static=True)
     derivatives: Derivatives = field(static=True)
 
-    # Expressions of so many numbers would be too large: for compiled programs only.
+    # Too many numbers for expressions: compiled programs only.
     wide: ClassVar[bool] = True
 
     @classmethod
@@ -371,7 +372,7 @@ class Table(Pytree):
         blocks: int | None = None,
         derivatives: Derivatives = "backwards",
     ) -> "Table":
-        """A rule in blocks of so many points, as many as it takes unless more are asked for."""
+        """A rule in blocks of so many points; as few blocks as possible, unless more are requested."""
         positions, weights = rule.grid(segments)
         if mirrored:
             positions, weights = _half(positions, weights)
@@ -379,7 +380,7 @@ class Table(Pytree):
         needed = -(-total // size)
         count = max(needed, blocks or needed)
         missing = count * size - total
-        # Halves of a cut line and the middle of a whole one: nothing is infinite where nothing counts.
+        # Unused places hold finite positions: halves of a cut line, or the middle of a whole one.
         filled = np.concatenate([positions, np.full((missing, positions.shape[1]), 0.5)])
         return cls(
             filled.reshape(count, size, -1),
@@ -395,14 +396,14 @@ class Table(Pytree):
 
     @property
     def rule(self) -> "GridRule":
-        """What it was made of."""
+        """The original rule."""
         kind, *numbers = map(int, np.asarray(self.numbers))
         if kind == 1:
             return Grid.from_numbers(numbers[:-2])
         return (QuasiMonteCarlo if kind else GaussHermite).from_numbers(numbers)
 
     def holding(self, rule: "GridRule") -> "Table":
-        """The same with another rule: of the same shape if that takes no more blocks."""
+        """A table with another rule, of the same shape if that needs no more blocks."""
         blocks, block = self.weights.shape
         return Table.of(
             rule,
@@ -414,7 +415,7 @@ class Table(Pytree):
         )
 
     def points(self, smooth: tuple[bool, ...], cut: Cut = no_cut) -> PointsAndWeights:
-        """Points (C, d) and weights (C,) of a block, positions (C, d), that ``summed_over`` hands on."""
+        """Points (C, d) and weights (C,) of a block with positions (C, d), as given by ``summed_over``."""
         if not self.cut:
             return self.positions, self.weights
         weights, points = self.weights, self.positions[:, :0]
@@ -435,9 +436,9 @@ class Table(Pytree):
 
 
 def summed_over(quadrature: "Quadrature", function: Callable[["Quadrature"], Any]) -> Any:
-    """What ``function`` gives under a quadrature; of a table, the sum over its blocks.
+    """The value of ``function`` under a quadrature; for a table, the sum over its blocks.
 
-    Blocks that are not used take no time, and derivatives keep nothing of a block but compute it again.
+    Unused blocks take no time, and derivatives recompute a block instead of storing it.
     """
     if not isinstance(quadrature, Table):
         return function(quadrature)
@@ -451,13 +452,13 @@ def summed_over(quadrature: "Quadrature", function: Callable[["Quadrature"], Any
     shapes = jax.eval_shape(of_block, *first)
     if table.derivatives != "backwards":
         return (_sum_of_used if table.derivatives == "forwards" else _sum_of_all)(blocks, of_block, shapes)
-    # What the function reads of its surroundings is an argument, so that the sum has derivatives by it.
+    # Closed-over values become arguments, so that the sum can be differentiated with respect to them.
     converted, read = jax.closure_convert(of_block, *first)
     return _differentiable_sum(converted, shapes, blocks, read)
 
 
 def _sum_of_used(blocks: tuple[Array, Array, Array], of_block: Callable[..., Any], shapes: Any) -> Any:
-    """The sum over blocks, which are copied one at a time, and only where they are used."""
+    """The sum over blocks; only used blocks are copied, one at a time."""
     positions, weights, used = blocks
 
     def add(number: Array, total: Any) -> Any:
@@ -467,7 +468,7 @@ def _sum_of_used(blocks: tuple[Array, Array, Array], of_block: Callable[..., Any
 
 
 def _sum_of_all(blocks: tuple[Array, Array, Array], of_block: Callable[..., Any], shapes: Any) -> Any:
-    """The same by a loop of known length; blocks that are not used have no weight."""
+    """The same by a loop of fixed length; unused blocks have zero weight."""
 
     def add(total: Any, block: tuple[Array, Array]) -> tuple[Any, None]:
         return jax.tree.map(jnp.add, total, of_block(*block)), None
@@ -482,9 +483,9 @@ def _nothing(shapes: Any) -> Any:
 def _differentiable_sum(
     of_block: Callable[..., Any], shapes: Any, blocks: tuple[Array, Array, Array], read: list[Array]
 ) -> Any:
-    """The same with derivatives by what is read, backwards: another sum over blocks.
+    """The same with reverse-mode derivatives with respect to closed-over values: another sum over blocks.
 
-    A loop that is differentiated as it stands would keep a copy of all blocks for its way back.
+    Differentiating the loop directly would store a copy of all blocks for the backward pass.
     """
 
     def total(blocks: tuple[Array, Array, Array], read: list[Array]) -> Any:
@@ -502,7 +503,7 @@ def _differentiable_sum(
 
         return None, _sum_of_used(blocks, pulled, jax.eval_shape(lambda: read))
 
-    # Both ways have derivatives forwards, so that there are second ones.
+    # Both passes support forward-mode derivatives, so that second derivatives exist.
     differentiable = jax.custom_vjp(total)
     differentiable.defvjp(forward, backward)
     return differentiable(blocks, read)

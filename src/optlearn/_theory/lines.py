@@ -1,7 +1,7 @@
 """Nodes and weights along one coordinate of a Gaussian expectation.
 
-Where a loss jumps or bends, Gauss-Hermite converges only like 1/n; there the line is cut: each of its two
-ends has a Gauss rule of half a normal density, and stretches between two cuts have Gauss-Legendre rules.
+Where a loss has a jump or kink, Gauss-Hermite converges only like 1/n, so the line is cut there: its two ends
+get Gauss rules for half a normal density, and segments between two cuts get Gauss-Legendre rules.
 """
 
 import math
@@ -14,14 +14,14 @@ from optlearn._arrays import Array, Float
 
 # A cut line reaches this much beyond the last node of its half.
 BEYOND_LAST = 1.02
-# And is cut up to this share of its reach. Farther out a segment has too few nodes for its length, and a jump
-# so little weight that it costs less to leave it out (n = 12: 4e-5 at most, instead of 4e-2).
+# Cuts are made up to this share of its reach. Farther out, a segment has too few nodes for its length, and a
+# jump so little weight that ignoring it costs less (n = 12: 4e-5 at most, instead of 4e-2).
 FAR_OUT = 0.6
-# With few nodes a jump still has weight there, and where nodes pass it an objective is rough: it is cut up to
-# so many standard deviations at least.
+# With few nodes a jump still has weight there, and an objective becomes rough as nodes pass it, so cuts are
+# made up to at least so many standard deviations.
 RARE = 4.0
 
-# Nodes up to which a line of Gauss-Hermite is better than one of stretched steps.
+# Number of nodes up to which Gauss-Hermite is better than stretched steps.
 GAUSS_NODES = 8
 
 
@@ -37,8 +37,8 @@ def stretched_steps(nodes: int) -> tuple[Float[np.ndarray, " nodes"], Float[np.n
     """Nodes x = a sinh(bt) at equal steps of t, for one standard normal, and weights.
 
     Steps at the centre, of 2 √(π σ/n), are fine enough for integrands whose product with the density has a
-    standard deviation of σ = 0.3, that of a steep unit; those further out grow, so that the last nodes lie
-    far enough out for integrands that grow themselves, where equal steps would miss the tails.
+    standard deviation of σ = 0.3, that of a steep unit. Steps grow outwards, so that the last nodes lie far
+    enough out for growing integrands, whose tails equal steps would miss.
     """
     number = np.arange(nodes) - (nodes - 1) / 2
     rate = 1.6 / number[-1]
@@ -57,8 +57,8 @@ def _legendre_line(nodes: int) -> tuple[np.ndarray, np.ndarray]:
 def _half_line(nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """Positions in [0, 1), and weights without the density, of a line from a cut outwards.
 
-    Where the cut is at 0 this is Gauss's rule for half a normal density: exact for polynomials, however few
-    nodes there are. A Gauss-Legendre rule of n nodes has to stop short of 1.2 √n standard deviations.
+    For a cut at 0 this is the Gauss rule for half a normal density, exact for polynomials even with few
+    nodes. A Gauss-Legendre rule with n nodes would have to stop short of 1.2 √n standard deviations.
     """
     points, weights = _half_gauss(nodes)
     return points / line_reach(nodes), weights / line_reach(nodes)
@@ -69,12 +69,12 @@ def _half_gauss(nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """Gauss nodes y > 0 for the density exp(−y²/2), and weights without it, that is times exp(y²/2).
 
     Nodes are eigenvalues of the Jacobi matrix (Golub and Welsch). Squares of its eigenvectors, the usual
-    weights, are right to 1e-32 of the largest: without the density, round-off would be all that the outer
-    nodes have. Christoffel's sums of squares of the orthonormal functions are right for each node.
+    weights, are accurate to 1e-32 of the largest, so without the density the outer ones would be pure
+    round-off. Christoffel's sums of squares of the orthonormal functions are accurate for each node.
     """
     line, mass = _legendre_line(32)
     far = math.ceil(8 + 2.2 * math.sqrt(nodes))  # beyond the last node, and 1e-14 of the mass
-    # Nodes crowd at 0, as 1/nodes²: panels do too.
+    # Nodes cluster at 0 like 1/nodes², and so do panels.
     edges = far * np.linspace(0, 1, 2 * far + nodes // 4 + 1) ** 2
     points = (edges[:-1, None] + np.diff(edges)[:, None] * line).ravel()
     roots = np.sqrt((np.diff(edges)[:, None] * mass).ravel()) * np.exp(-(points**2) / 4)
@@ -84,7 +84,7 @@ def _half_gauss(nodes: int) -> tuple[np.ndarray, np.ndarray]:
     for i in range(nodes):
         image = points * basis[i]
         diagonal[i] = image @ basis[i]
-        for _twice in range(2):  # once leaves round-off that grows
+        for _twice in range(2):  # a single pass leaves round-off that grows
             image = image - (basis[: i + 1] @ image) @ basis[: i + 1]
         beside[i] = np.linalg.norm(image)
         basis[i + 1] = image / beside[i]
@@ -100,7 +100,7 @@ def _half_gauss(nodes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def segmented_line(segments: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Positions and weights along a coordinate of so many segments."""
+    """Positions and weights along a coordinate with so many segments."""
     if segments < 2:
         return hermite_line(nodes)
     inner, inner_mass = _legendre_line(nodes)
@@ -112,7 +112,7 @@ def segmented_line(segments: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _ascending(columns: list[Array]) -> list[Array]:
-    """A few columns, put in order in each row (by exchanges, which CasADi has too)."""
+    """A few columns sorted within each row, by exchanges, which CasADi supports too."""
     for last in range(len(columns) - 1, 0, -1):
         for i in range(last):
             low, high = columns[i], columns[i + 1]
@@ -121,13 +121,13 @@ def _ascending(columns: list[Array]) -> list[Array]:
 
 
 def line_reach(nodes: int) -> float:
-    """How far a cut line of so many nodes a side goes."""
+    """Reach of a cut line with so many nodes on each side."""
     return BEYOND_LAST * float(_half_gauss(nodes)[0][-1])
 
 
 def segment_edges(where: Array, reach: float | Array) -> Array:
     """(P, c + 2) edges of the segments between cuts (P, c) and beyond, up to a reach."""
-    # A jump far out is none; cut in the middle, where each half has as few waves as can be.
+    # A jump far out is ignored and the cut placed in the middle, where each half oscillates least.
     far = jnp.maximum(FAR_OUT * reach, jnp.minimum(RARE, reach))
     where = jnp.where(jnp.abs(where) < far, where, 0.0)
     ends = jnp.full(where.shape[0], reach)

@@ -1,4 +1,4 @@
-"""A learning model: one loss over the local fields of a sample, and what the data look like."""
+"""A learning model: one loss over the local fields of a sample, and the distribution of the data."""
 
 import itertools
 from abc import abstractmethod
@@ -31,10 +31,10 @@ class Fields(Pytree):
     """Pre-activations of one sample.
 
     Attributes:
-        student: (L, K) ``λ = xᵀw/√N``, a row a slot.
+        student: (L, K) ``λ = xᵀw/√N``, one row per slot.
         teacher: (L, M) ``λ* = xᵀw*/√N``.
         noise: scalar standard normal, the label noise z.
-        normals: further standard normals of the sample, as many as the model asks for.
+        normals: further standard normals of the sample, as many as the model requests.
     """
 
     student: Float[Array, "L K"]
@@ -70,7 +70,7 @@ class Latents(Pytree):
 
         Args:
             counts: clusters in each slot (0: no centroid, mean zero).
-            probabilities: of all combinations, the last slot running fastest; equal if not given.
+            probabilities: probabilities of all combinations, the last slot running fastest; equal by default.
         """
         combinations = list(itertools.product(*(range(max(1, count)) for count in counts)))
         if probabilities is None:
@@ -86,7 +86,7 @@ class Latents(Pytree):
         on = table.sum(axis=1).astype(int)
 
         def powers(base: Array) -> Array:
-            """By a running product: p**0 at p = 0 would have no derivative."""
+            """Powers by a running product: p**0 at p = 0 would have no derivative."""
             return jnp.cumprod(jnp.concatenate([jnp.ones(1), jnp.broadcast_to(jnp.asarray(base), (count,))]))
 
         return cls.choice(powers(active)[on] * powers(1 - active)[count - on], **{name: table})
@@ -102,15 +102,15 @@ class Latents(Pytree):
 
 @dataclass(frozen=True)
 class Break:
-    """A place where a loss, or its derivative, jumps: a field, or a sum of fields, crossing ``at``.
+    """A place where a loss or its derivative jumps: a field or a sum of fields crosses ``at``.
 
     Args:
         kind: "student" or "teacher".
         slot, node: which entry of the (L, K) or (L, M) fields.
-        at: the threshold: a number, or the name of a parameter or control, "margin" or "-margin", with which
-            it moves.
-        plus: further fields (kind, slot, node, factor) of a sum: where the larger of two units changes,
-            ``Break("student", 0, 0, plus=[("student", 0, 1, -1)])``.
+        at: the threshold: a number, or the name of a parameter or control that sets it, such as "margin" or
+            "-margin".
+        plus: further fields (kind, slot, node, factor) of a sum. For a switch between the larger of two
+            units: ``Break("student", 0, 0, plus=[("student", 0, 1, -1)])``.
     """
 
     kind: str
@@ -129,34 +129,34 @@ class Break:
 
     @property
     def parameter(self) -> tuple[float, str] | None:
-        """Sign and name of the parameter that the threshold is; None: it is a number."""
+        """Sign and name of the parameter that sets the threshold; None if it is a number."""
         if not isinstance(self.at, str):
             return None
         return (-1.0, self.at[1:]) if self.at.startswith("-") else (1.0, self.at)
 
     def threshold(self, u: Settings) -> Array:
-        """Where it is."""
+        """The threshold's value."""
         if self.parameter is None:
             return jnp.asarray(self.at)
         sign, name = self.parameter
         return sign * u[name]
 
     def shifted(self, nodes: int) -> "Break":
-        """The same of students that come ``nodes`` later."""
+        """The same break for students whose index is larger by ``nodes``."""
         of_students = {"student": nodes, "teacher": 0}
         plus = tuple((kind, slot, node + of_students[kind], by) for kind, slot, node, by in self.plus)
         return replace(self, node=self.node + of_students[self.kind], plus=plus)
 
 
 class Recurrence(NamedTuple):
-    """How the rows W of all students move in a step: W ← W + (carry/N) W − (response/√N) G x.
+    """How the rows W of all students change in a step: W ← W + (carry/N) W − (response/√N) G x.
 
-    Row k of G is what ``update`` says of student k, or its gradient. Rows that no loss reads can so remember:
-    a velocity adds up what another row is told, an average follows another row.
+    Row k of G is the ``update`` of student k, or its gradient. Rows that no loss reads can thus act as
+    memory: a velocity accumulates another row's updates, an average follows another row.
 
     Attributes:
-        response: (K, K) what each row takes from the gradients of all; plain SGD has η on the diagonal.
-        carry: (K, K) what each row takes from all rows.
+        response: (K, K) response of each row to all gradients; plain SGD has η on the diagonal.
+        carry: (K, K) linear change of each row in terms of all rows.
     """
 
     response: Float[Array, "K K"]
@@ -164,7 +164,7 @@ class Recurrence(NamedTuple):
 
 
 class ClosedMoments(NamedTuple):
-    """Closed forms of what the drift is made of, for inputs without centroids."""
+    """Closed forms of the expectations in the drift, for inputs without centroids."""
 
     slope: Float[Array, "K n"]  # E[∂g_k/∂field], by the fields of students and teachers
     spread: Float[Array, "K K"]  # E[g gᵀ], of one sample and inputs of variance 1
@@ -172,40 +172,40 @@ class ClosedMoments(NamedTuple):
 
 
 class LearningModel(System):
-    """What is learned, from which data, with which loss. Subclass it and write ``loss``.
+    """What is learned, from which data, and with which loss. Subclass it and write ``loss``.
 
     The drift of the order parameters, the generalisation error and both simulators follow.
 
     Args:
         students: K, hidden units of the student.
-        overlaps: T, S, Omega: how many teachers and centroids there are, and their overlaps.
+        overlaps: T, S, Omega: the number of teachers and centroids, and their overlaps.
         parameters: default value of everything that ``loss`` and the other methods read from ``u``.
-            Any of them may be put under control. Known to the theory itself:
+            Any of them may be a control. The theory itself reads
             ``learning_rate`` (required), ``batch`` (default 1), ``<name>_rate`` for each of ``extras``;
             ``readout_rate``, and ``<name>_rate`` for each of ``trained`` (default: the learning rate).
         slots: L, vectors in one sample.
         clusters: centroids of each slot (0: mean zero); they add up to the size of Omega.
         heads: H, trained readout heads (0: the readout is not trained).
-        trained: name → shape of further trained weights, all that stands behind the first layer:
+        trained: name → shape of further trained weights, namely everything behind the first layer:
             ``{"hidden": (3, 2), "bias": (3,)}``. The loss reads them as ``x.trained["hidden"]``.
         extras: names of further trained scalars, which enter ``bulk``.
         running: names of further scalars that follow samples instead of a gradient; see ``statistics``.
-        untracked: entries of Q, M, R (by name) that stay zero and matter to nothing.
-        normals: how many standard normals a sample has beside the label noise, for rules that are random.
+        untracked: entries of Q, M, R (by name) that stay zero and affect nothing.
+        normals: number of standard normals of a sample beside the label noise, for random rules.
         redrawn: slots that are drawn anew for each of the ``batch`` views of one sample. Empty: a
-            batch is made of ``batch`` fresh samples.
-        breaks: where the loss jumps or bends.
-        even: loss and metric do not change when all fields (and normals) change their signs together;
+            batch consists of ``batch`` fresh samples.
+        breaks: where the loss has jumps or kinks.
+        even: whether loss and metric do not change when all fields (and normals) change sign together;
             quadratures then need half their points.
-        finite_size: whether extras also learn from what is of order 1/N beside ``bulk``: the
+        finite_size: whether extras also learn from terms of order 1/N relative to ``bulk``: the
             centroids' part of ``xᵀx/N`` and the loss itself; N is then the parameter ``N``.
-        spectrum: of the inputs' covariance; None: they spread alike in all directions. ``loss``, ``metric``,
+        spectrum: spectrum of the inputs' covariance; None: isotropic inputs. ``loss``, ``metric``,
             ``penalty`` and the other methods still see whole order parameters and overlaps, summed over
             blocks.
-        drift_quadrature, error_quadrature: of the drift and of the error, set by ``resolved``; None: closed
-            forms where there are any.
-        drift_breaks: those of ``breaks`` at which the drift's quadrature is cut, set by ``resolved``: where
-            only the metric jumps it need not be. None: all.
+        drift_quadrature, error_quadrature: quadratures of drift and error, set by ``resolved``; None: closed
+            forms where they exist.
+        drift_breaks: the ``breaks`` at which the drift's quadrature is cut, set by ``resolved``: it need not
+            be cut where only the metric jumps. None: all.
     """
 
     start_advice = "No weight vectors have these overlaps."
@@ -214,7 +214,7 @@ class LearningModel(System):
     limits = MappingProxyType(
         {**dict.fromkeys(("learning_rate", "sigma_n", "weight_decay"), (0.0, np.inf)), "batch": (1.0, np.inf)}
     )
-    # Whether closed forms and observables take order parameters with their axis of blocks under a spectrum.
+    # Whether closed forms and observables accept order parameters with an axis of blocks under a spectrum.
     reads_blocks = False
 
     students: int = field(static=True, kw_only=True)
@@ -252,14 +252,14 @@ class LearningModel(System):
             if name not in self.parameters:
                 raise SpecificationError(f"parameters must hold {name!r}; got {list(self.parameters)}")
 
-    # --- what a model says of itself -------------------------------------------------------------
+    # --- what a model defines --------------------------------------------------------------------
 
     @abstractmethod
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Float[Array, ""]:
         """Loss of one sample, a scalar. SGD follows its gradient."""
 
     def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Float[Array, "L K"]:
-        """(L, K) the rule g of one sample: weights move by −(η/√N) g x. By default the gradient of the loss.
+        """(L, K) the rule g of one sample: weights change by −(η/√N) g x. By default the loss's gradient.
 
         A rule of your own may jump and need not be a gradient. It may read all fields, but nothing else of
         the sample. Readouts and extras still follow the loss.
@@ -267,11 +267,11 @@ class LearningModel(System):
         return jax.grad(self.loss)(fields, x, latent, u).student
 
     def statistics(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> dict[str, Array]:
-        """Name → N times the change of each ``running`` scalar by one sample; of a batch the mean counts."""
+        """Name → N times the change of each ``running`` scalar by one sample; averaged over a batch."""
         return {}
 
     def recurrence(self, x: OrderParameters, u: Settings) -> Recurrence | None:
-        """How rows move; None: every row by −η times its gradient, and by nothing else."""
+        """How rows change; None: every row by −η times its gradient only."""
         return None
 
     def scales(
@@ -285,7 +285,7 @@ class LearningModel(System):
         return None
 
     def weight_memory(self, x: OrderParameters, variance: Float[Array, " N"], N: int, u: Settings) -> Any:
-        """What an optimiser that remembers something of each weight starts from; None: there is no such.
+        """Initial memory of an optimiser that stores something for each weight; None without one.
 
         Arrays are (K, N), for simulations on weights; ``variance`` is that of the inputs' entries. The theory
         of such an optimiser is in ``scales``.
@@ -295,7 +295,7 @@ class LearningModel(System):
     def weight_steps(
         self, gradients: Float[Array, "K N"], memory: Any, u: Settings
     ) -> tuple[Float[Array, "K N"], Any]:
-        """By how much weights with a ``weight_memory`` move in a step, and what is remembered after it."""
+        """The step of weights with a ``weight_memory``, and the memory after it."""
         raise NotImplementedError
 
     def trained_rate(self, name: str, u: Settings) -> Array:
@@ -303,7 +303,7 @@ class LearningModel(System):
         return u.get(f"{name}_rate", u["learning_rate"])
 
     def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
-        """What the generalisation error averages; by default the loss without label noise."""
+        """The quantity that the generalisation error averages; by default the loss without label noise."""
         clean = replace(fields, noise=jnp.zeros_like(fields.noise))
         return self.loss(clean, x, latent, u)
 
@@ -352,18 +352,18 @@ class LearningModel(System):
         return self.latents(u)
 
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters | None:
-        """dx/dα in closed form, where there is one."""
+        """dx/dα in closed form, if there is one."""
         return None
 
     def closed_moments(self, x: OrderParameters, u: Settings) -> ClosedMoments | None:
-        """What a drift under a ``recurrence`` is made of, where there are closed forms."""
+        """The expectations in a drift under a ``recurrence``, if there are closed forms."""
         return None
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
-        """Generalisation error in closed form, where there is one; gets the training settings."""
+        """Generalisation error in closed form, if there is one; gets the training settings."""
         return None
 
-    # --- what follows -----------------------------------------------------------------------------
+    # --- what is derived from that ----------------------------------------------------------------
 
     @property
     def has_rule(self) -> bool:
@@ -374,14 +374,14 @@ class LearningModel(System):
     def drift(
         self, x: OrderParameters, u: Settings, quadrature: AbstractQuadrature | None = None
     ) -> OrderParameters:
-        """dx/dα. In closed form where there is one and no ``quadrature`` is given, else by quadrature."""
+        """dx/dα, in closed form if there is one and no ``quadrature`` is given, else by quadrature."""
         from optlearn._theory.drift import generic_drift
 
         return self._expectation("closed_drift", generic_drift, x, u, quadrature or self.drift_quadrature)
 
     @float64
     def error(self, x: OrderParameters, u: Settings, quadrature: AbstractQuadrature | None = None) -> Array:
-        """Generalisation error. In closed form where there is one and no ``quadrature`` is given."""
+        """Generalisation error, in closed form if there is one and no ``quadrature`` is given."""
         from optlearn._theory.drift import generic_error
 
         return self._expectation("closed_error", generic_error, x, u, quadrature or self.error_quadrature)
@@ -396,7 +396,7 @@ class LearningModel(System):
         return generic(self, x, u, quadrature or default_quadrature(self)) if closed is None else closed
 
     def closed(self, form: str, x: OrderParameters, u: Settings) -> Any:
-        """``closed_drift`` or ``closed_error``, where it knows of the model's spectrum."""
+        """``closed_drift`` or ``closed_error``, if it supports the model's spectrum."""
         if self.spectrum is not None and not self.reads_blocks:
             return None
         return getattr(self, form)(x, u)
@@ -435,7 +435,7 @@ class LearningModel(System):
 
     @property
     def block_overlaps(self) -> Overlaps:
-        """The overlaps; under a spectrum with an axis of blocks, of which each has its share."""
+        """The overlaps; under a spectrum with an axis of blocks, each of which has its share."""
         if self.spectrum is None or self.overlaps.by_block:
             return self.overlaps
         share = self.spectrum.share
@@ -443,13 +443,13 @@ class LearningModel(System):
 
     @property
     def summed(self) -> Self:
-        """The model as its loss sees it: with overlaps summed over blocks."""
+        """The model as seen by its loss: with overlaps summed over blocks."""
         if self.spectrum is None or not self.overlaps.by_block:
             return self
         return replace(self, overlaps=jax.tree.map(lambda part: part.sum(axis=0), self.overlaps))
 
     def total(self, x: OrderParameters) -> OrderParameters:
-        """Order parameters summed over blocks, if there is a spectrum; else as they are."""
+        """Order parameters, summed over blocks if there is a spectrum."""
         if self.spectrum is None:
             return x
         return replace(x, Q=x.Q.sum(axis=-3), M=x.M.sum(axis=-3), R=x.R.sum(axis=-3))
@@ -457,13 +457,13 @@ class LearningModel(System):
     def state(self, **values: Array) -> OrderParameters:
         """A state from whole arrays (``Q=…``) and named entries (``Q11=1``); the rest is zero.
 
-        Under a spectrum ``Q`` is (B, K, K) and ``Q11`` has B numbers. Without their axis of blocks they are
-        totals, of vectors in random directions: every block has its share.
+        Under a spectrum ``Q`` is (B, K, K) and ``Q11`` has B numbers. Values without an axis of blocks are
+        totals of vectors in random directions: every block gets its share.
         """
         return self.layout.state(**{name: self._by_block(name, value) for name, value in values.items()})
 
     def _by_block(self, name: str, value: Array) -> Array:
-        """A value for a state, with an axis of blocks where the model has one."""
+        """A value for a state, with an axis of blocks if the model has one."""
         if self.spectrum is None or not self.layout.in_blocks(name):
             return value
         dimensions, share = np.ndim(value), self.spectrum.share
@@ -481,7 +481,7 @@ class LearningModel(System):
         return check_start(self, self.state(**start) if isinstance(start, Mapping) else start)
 
     def check_specification(self, x: OrderParameters, u: Settings) -> None:
-        """Raise if probabilities, variances, losses or rules at ``x`` under ``u`` make no sense."""
+        """Raise if probabilities, variances, losses or rules at ``x`` under ``u`` are invalid."""
         from optlearn._theory.checks import check_data, check_loss, warn_if_narrow
 
         check_data(self, u)
@@ -490,7 +490,7 @@ class LearningModel(System):
             warn_if_narrow(self, u)
 
     def parts(self) -> Iterator[Part]:
-        """The functions that a user may have written, with arguments to trace them."""
+        """Functions that a user may have written, with arguments to trace them."""
         x, u = self.state(), self.settings()
         whole, model = self.total(x), self.summed
 
@@ -530,14 +530,14 @@ class LearningModel(System):
         return name in {"batch", "N", *rates, *heads, *places}
 
     def check(self, x: OrderParameters) -> str | None:
-        """Why no weight vectors have these overlaps; None: some have."""
+        """Why no weight vectors have these overlaps; None if some do."""
         impossible = self.first_impossible(np.asarray(self.layout.flatten(x))[None])
         return None if impossible is None else impossible[1]
 
     def first_impossible(
         self, states: Float[np.ndarray, "T n"], tolerance: float | None = None
     ) -> tuple[int, str] | None:
-        """Number of the first of flat states (T, n) that no weights can have, and the reason."""
+        """Index of the first of flat states (T, n) that no weights can have, and the reason."""
         from optlearn._theory.checks import TOLERANCE, first_impossible
 
         return first_impossible(self, states, TOLERANCE if tolerance is None else tolerance)
@@ -557,17 +557,17 @@ class LearningModel(System):
     def for_search(
         self, x: OrderParameters, u: Settings, horizon: float, quadrature: Any
     ) -> tuple[np.ndarray, Any]:
-        """States where a search needs expectations, and the quadrature to ask for."""
+        """States where a search needs expectations, and the requested quadrature."""
         from optlearn._theory.quadrature import for_search
 
-        states, wanted = for_search(self, x, u, horizon)
-        return states, wanted if quadrature is None else quadrature
+        states, default = for_search(self, x, u, horizon)
+        return states, default if quadrature is None else quadrature
 
     def refined(self) -> Self | None:
-        """A copy with finer, independent quadratures for its expectations; None: it has closed forms.
+        """A copy with finer, independent quadratures for its expectations; None with closed forms.
 
-        The difference of a result under both is an estimate of its error. A model whose ``closed_drift`` or
-        ``closed_error`` holds a quadrature of its own refines that as well.
+        The difference of a result under both estimates its error. A model whose ``closed_drift`` or
+        ``closed_error`` contains a quadrature of its own refines that as well.
         """
         from optlearn._theory.quadrature import finer
 
@@ -580,7 +580,7 @@ class LearningModel(System):
         return replace(self, drift_quadrature=drift_quadrature, error_quadrature=error_quadrature)
 
     def coarser(self) -> Self | None:
-        """A copy of the same structure whose drift is far quicker and less accurate, if there is one."""
+        """A copy of the same structure with a much faster and less accurate drift, if there is one."""
         from optlearn._theory.quadrature import coarser
 
         table = self.drift_quadrature
@@ -588,7 +588,7 @@ class LearningModel(System):
         return None if coarse is None else replace(self, drift_quadrature=coarse)
 
     def arranged(self, derivatives: Derivatives) -> Self:
-        """A copy for programs with derivatives of one kind; sums over tables have one kind at a time."""
+        """A copy for programs with one kind of derivatives; sums over tables support one kind at a time."""
         rules = [
             replace(rule, derivatives=derivatives) if isinstance(rule, Table) else rule
             for rule in (self.drift_quadrature, self.error_quadrature)
@@ -609,8 +609,8 @@ class LearningModel(System):
         rows, offset = [], 0
         for slot, count in enumerate(self.clusters or (0,) * self.slots):
             if count:
-                wanted = offset + latent["cluster"][slot]
-                rows.append((jnp.arange(centroids, dtype=jnp.int32) == wanted).astype(float))
+                index = offset + latent["cluster"][slot]
+                rows.append((jnp.arange(centroids, dtype=jnp.int32) == index).astype(float))
                 offset += count
             else:
                 rows.append(jnp.zeros(centroids))

@@ -18,7 +18,7 @@ from optlearn._signatures import checked
 
 @dataclass(frozen=True)
 class Shapes(Mapping[str, tuple[int, ...]]):
-    """Name → shape of arrays. Hashable, as the structure of a model has to be."""
+    """Name → shape of arrays. Hashable, because the structure of a model must be."""
 
     items_: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
@@ -61,15 +61,15 @@ class OrderParameters(Pytree):
         Q: (K, K) student-student overlaps ``w_k·w_k'/N``.
         M: (K, M) student-teacher overlaps ``w_k·w*_m/N``.
         R: (K, C) student-centroid overlaps ``w_k·μ_c/N``; C counts the centroids of all slots.
-        v: (K, H) trained readout, one column a head; H = 0 if the readout is not trained.
+        v: (K, H) trained readout, one column per head; H = 0 if the readout is not trained.
         extras: further trained scalars of a model, such as the skip connection ``b``.
-        trained: name → weights behind the first layer, of the shapes that the model says.
+        trained: name → weights behind the first layer, with the shapes that the model defines.
 
     Under a spectrum of B blocks, Q, M and R have a leading axis of blocks.
 
-    ``x["Q12"]``, ``x["M11"]``, ``x["v1"]``, ``x["b"]``, ``x["hidden12"]`` give entries by name (indices from
-    1), ``x["hidden"]`` trained weights as a whole; under a spectrum ``x["Q12"]`` has B numbers, and
-    ``x["Q12_3"]`` is that of block 3.
+    ``x["Q12"]``, ``x["M11"]``, ``x["v1"]``, ``x["b"]``, ``x["hidden12"]`` are entries by name (indices from
+    1), and ``x["hidden"]`` are trained weights as a whole; under a spectrum ``x["Q12"]`` has B numbers, and
+    ``x["Q12_3"]`` is the one of block 3.
     """
 
     Q: Array
@@ -84,7 +84,7 @@ class OrderParameters(Pytree):
             return self.extras[name]
         if name in self.trained:
             return self.trained[name]
-        leading = self.v.ndim - 2  # axes of times or seeds, which all parts have
+        leading = self.v.ndim - 2  # leading axes, such as times or seeds, common to all parts
         for key, weights in self.trained.items():
             if name.startswith(key) and name in (of := entry_names(key, weights.shape[leading:])):
                 return weights.reshape(*weights.shape[:leading], -1)[..., of.index(name)]
@@ -116,8 +116,8 @@ class Overlaps(Pytree):
         S: (M, C) teacher-centroid ``w*_m·μ_c/N``.
         Omega: (C, C) centroid-centroid ``μ_c·μ_c'/N``.
 
-    Under a spectrum of B blocks each may have a leading axis of blocks; without it, vectors lie in random
-    directions, and every block has its share of them.
+    Under a spectrum of B blocks each may have a leading axis of blocks. Without it, vectors lie in random
+    directions, and every block gets its share of them.
     """
 
     T: Float[Array, "*B M M"]
@@ -156,8 +156,8 @@ class OverlapLayout:
     """Which order parameters a model has, and the order of the minimal flat state.
 
     The flat state holds the upper triangle of Q row by row, then M, R, v, ``trained`` and the extras, without
-    the entries named in ``untracked``, which stay at zero and feed back into nothing. Under a spectrum of B
-    ``blocks`` that of Q is block after block, and so are M and R; entries are called ``Q11_1``, ``Q11_2``, ….
+    the entries named in ``untracked``, which stay at zero and affect nothing else. Under a spectrum of B
+    ``blocks``, Q is stored block after block, and so are M and R; entries are called ``Q11_1``, ``Q11_2``, ….
     """
 
     students: int
@@ -191,7 +191,7 @@ class OverlapLayout:
         return named
 
     def _endings(self, kind: str) -> tuple[str, ...]:
-        """What is added to the names of a matrix's entries, block by block."""
+        """Suffixes of the names of a matrix's entries, block by block."""
         if self.blocks is None or kind == "v":
             return ("",)
         return tuple(f"_{block + 1}" for block in range(self.blocks))
@@ -239,7 +239,7 @@ class OverlapLayout:
 
     def unflatten(self, flat: Float[Array, "... size"]) -> OrderParameters:
         """The order parameters of a flat state (…, size)."""
-        # In plain NumPy where ``flat`` is, so that checks and plots of finished runs compile nothing.
+        # In plain NumPy if ``flat`` is, so that checks and plots of finished runs compile nothing.
         numpy, start = isinstance(flat, np.ndarray), len(self._flat_entries)
         matrices = {}
         for kind, piece in self._pieces(flat):
@@ -312,12 +312,12 @@ class OverlapLayout:
         return {kind: (table[:, 0], table[:, 1]) for kind, table in tables.items()}
 
     def in_blocks(self, name: str) -> bool:
-        """Whether a matrix or an entry, given without its block, has a number for each block."""
+        """Whether a matrix or entry, named without a block, has a number for each block."""
         bare = {"Q", "M", "R"} | {self.name_of(*e) for e in self.all_entries() if e[0] != "v"}
         return name in bare
 
     def all_entries(self) -> Iterator[tuple[str, int, int]]:
-        """(matrix, row, column) of every entry, tracked or not; of Q the upper triangle."""
+        """(matrix, row, column) of every entry, tracked or not; for Q, the upper triangle."""
         for kind, shape in self._shapes.items():
             rows, columns = shape[-2:]
             for row in range(rows):
@@ -338,7 +338,7 @@ def order_parameters(
     v: Float[Array, "K H"] | None = None,
     extras: dict[str, Array] | None = None,
 ) -> OrderParameters:
-    """Order parameters, or their drift; matrices that are left out have no columns."""
+    """Order parameters, or their drift; omitted matrices have no columns."""
     empty = jnp.zeros((*Q.shape[:-1], 0))
     return OrderParameters(
         Q=Q,
@@ -414,7 +414,7 @@ def _square(value: Array, name: str) -> Array:
 
 
 def _same_blocks(T: Array, Omega: Array) -> tuple[Array, Array]:
-    """Both with an axis of blocks if one has it; a matrix that is left out is empty in every block."""
+    """Both with an axis of blocks if one has it; an omitted matrix is empty in every block."""
     blocks = {part.shape[0] for part in (T, Omega) if part.ndim == 3}
     if not blocks:
         return T, Omega

@@ -1,4 +1,4 @@
-"""Choose a quadrature for a model, refine it, and measure how accurate it is there."""
+"""Choose a quadrature for a model, refine it, and measure its accuracy."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,28 +33,28 @@ from optlearn._theory.sampler import Coordinates, coordinates, fields_read
 
 LADDER = (6, 8, 12, 16, 24, 32, 48)
 SOBOL = (12, 13, 14, 15, 16, 17, 18)
-# For a rough course, and how far a state may run away along it.
+# For a rough trajectory, and how far a state may grow along it.
 ROUGH, FAR = QuasiMonteCarlo(12), 1e3
-# Points in one block of a table: fewest and most.
+# Minimum and maximum number of points in one block of a table.
 BLOCK = (64, 1024)
-# Points of a grid that is made to measure, at most; beyond, quasi-random ones are as good.
+# Maximum number of points of a tailored grid; beyond, quasi-random points are as good.
 MOST_FITTED = 20_000
-# Points, of all latents together, from which a rule is a table.
+# Number of points, over all latents, from which a rule is stored as a table.
 MANY = 200
 
-# Relative tolerance of an integration of expectations by quadrature, or a hundredth of their error.
+# Relative tolerance of an integration with quadratures, or a hundredth of their error.
 RTOL = 1e-8
 
-# Errors are relative to the largest drift, but to none smaller than this: at the end of learning all vanish.
+# Errors are relative to the largest drift, but at least to this: at the end of learning all drifts vanish.
 SMALLEST_SCALE = 0.1
 
 What = Literal["drift", "error"]
 # Flat states.
 States = Float[np.ndarray, "S n"]
 
-# A break is looked at from so near, in standard deviations of its field, at so many samples. There a bend is
-# a second difference of first order and a jump a third one of order 0; up to this share of the largest
-# gradient both count as none.
+# Distance from a break, in standard deviations of its field, and number of samples at which it is examined.
+# There a kink is a second difference of first order and a jump a third difference of order 0; up to this
+# share of the largest gradient both count as zero.
 NEAR, SAMPLES, SMOOTH = 1e-4, 64, 1e-6
 
 _VALUES: dict[Hashable, Any] = {}
@@ -69,14 +69,15 @@ def choose_quadrature(
     what: What = "drift",
     first: AbstractQuadrature | None = None,
 ) -> tuple[AbstractQuadrature, float]:
-    """The coarsest quadrature that is accurate as wanted at flat states, and its error; tries ``first``.
+    """The coarsest quadrature of the wanted accuracy at flat states, and its error; tries ``first``.
 
-    The error is the largest change of the drift (or of the generalisation error: what suits a smooth loss may
-    not suit a metric that jumps), relative to the largest at these states (at least 0.1), under a finer or
-    independent quadrature. Warns when no quadrature within ``wanted.points`` is accurate enough.
+    The error is the largest change of the drift under a finer or independent quadrature, relative to the
+    largest drift at these states (at least 0.1). The same holds for the generalisation error, since a
+    quadrature for a smooth loss may not suit a metric that jumps. Warns if no quadrature within
+    ``wanted.points`` is accurate enough.
     """
     if isinstance(first, Grid) and len(first.nodes) != len(_where(model, what).segments):
-        first = None  # made for other coordinates: a metric without the label noise has one fewer
+        first = None  # made for other coordinates: a metric without label noise has one fewer
     candidates = _candidates(model, u, states, wanted, what)
     best: tuple[float, AbstractQuadrature] | None = None
     for size, quadrature in chain([] if first is None else [(np.inf, first)], candidates):
@@ -93,16 +94,16 @@ def choose_quadrature(
     if not np.isfinite(error):
         settings = ", ".join(f"{name} = {float(value):g}" for name, value in u.items() if np.ndim(value) == 0)
         warn(
-            f"the {what} of {type(model).__name__} is not a number where it was tried, with {settings}: look "
-            f"whether the {function} or its gradient divides by 0 there, or has no finite mean; bounds of "
-            "controls are tried as well",
+            f"the {what} of {type(model).__name__} is not a number where it was tried, with {settings}: "
+            f"check whether the {function} or its gradient divides by 0 there, or has no finite mean; bounds "
+            "of controls are tried as well",
             AccuracyWarning,
         )
     elif error > wanted.accepted(np.inf):
         warn(
-            f"the {what} of {type(model).__name__} is accurate to {error:.1e} only ({quadrature}); "
-            f"{wanted.accepted(np.inf):.1e} was asked for. Allow more points (AutoQuadrature(points=…)), say "
-            f"where the {function} jumps (breaks), or ask for less (AutoQuadrature(accuracy=…)). "
+            f"the {what} of {type(model).__name__} is only accurate to {error:.1e} ({quadrature}), instead "
+            f"of {wanted.accepted(np.inf):.1e}. Allow more points (AutoQuadrature(points=…)), say "
+            f"where the {function} jumps (breaks), or accept less accuracy (AutoQuadrature(accuracy=…)). "
             f"{explained('accuracy')}",
             AccuracyWarning,
         )
@@ -114,7 +115,7 @@ class ResolvedModel(Resolved):
     """A learning model with quadratures for its expectations, whose errors can be measured anywhere."""
 
     def errors(self, states: States, u: Settings) -> dict[str, float]:
-        """Errors of the quadratures, measured at flat states as well."""
+        """Errors of the quadratures, measured also at given flat states."""
         model, errors = self.system, {}
         assert isinstance(model, LearningModel)
         whats: tuple[What, What] = "drift", "error"
@@ -128,10 +129,10 @@ class ResolvedModel(Resolved):
 def resolve(
     model: LearningModel, states: States, u: Settings, wanted: AbstractQuadrature | AutoQuadrature | None
 ) -> Resolved:
-    """The model with quadratures for what it has no closed forms of, and their accuracy at flat states.
+    """The model with quadratures where it has no closed forms, and their accuracy at flat states.
 
-    ``wanted`` is a quadrature for everything, or an accuracy, for everything; None: closed forms where the
-    model has them, elsewhere a quadrature with the accuracy of ``AutoQuadrature()``.
+    ``wanted`` is a quadrature or an accuracy for everything; None: closed forms where the model has them,
+    elsewhere a quadrature with the accuracy of ``AutoQuadrature()``.
     """
     if not isinstance(wanted, AbstractQuadrature | AutoQuadrature | None):
         raise SpecificationError(
@@ -164,7 +165,7 @@ def resolve(
     rtol = Resolved.rtol if closed_drift else max(RTOL, info["quadrature_error"] / 100)
     model = _with_quadratures(model, u, drift_quadrature, error_quadrature)
     errors = [info[name] for name in ("quadrature_error", "error_quadrature_error") if name in info]
-    # What is asked of many points, where these have it: a rule of few is not made for other states.
+    # The accuracy of many points, if these reach it: a rule with few points may fail at other states.
     levels = wanted.accepted(MANY_POINTS), wanted.accepted(np.inf)
     accuracy = next((level for level in levels if max(errors) <= level), levels[-1])
     return ResolvedModel(model, accuracy, rtol, info)
@@ -173,7 +174,7 @@ def resolve(
 def _with_quadratures(
     model: LearningModel, u: Settings, drift: AbstractQuadrature | None, error: AbstractQuadrature | None
 ) -> LearningModel:
-    """The model with rules that have many points as tables, which programs read as numbers."""
+    """The model with rules of many points as tables, which programs read as numbers."""
     return replace(
         model,
         drift_quadrature=_tabulated(model, u, drift, "drift"),
@@ -191,9 +192,9 @@ def _tabulated(
     latents = jax.eval_shape(lambda: model.latents(u) if what == "drift" else model.test_latents(u))
     if rule.size(where.segments) * latents.probabilities.shape[0] <= MANY:
         return rule
-    # One block holds the coarser rule that a search begins with.
+    # One block holds the coarser rule at the beginning of a search.
     table = _table(model, rule, what, int(np.clip(_fewer(rule).size(where.segments), *BLOCK)))
-    # The error is computed seldom: room for the finer rule of a certificate costs nothing there.
+    # The error is computed rarely, so space for the certificate's finer rule costs nothing.
     return table if what == "drift" else table.holding(_finer(rule)).holding(rule)
 
 
@@ -206,7 +207,7 @@ def _table(
     *,
     derivatives: Derivatives = "backwards",
 ) -> Table:
-    """A rule in blocks; as many as ``counts`` says, if one of these is enough."""
+    """A rule in blocks; one of the numbers in ``counts``, if one is enough."""
     where = _where(model, what)
     centred = not any(model.clusters) and not any(where.cuts)
     size = rule.size(where.segments)
@@ -230,10 +231,10 @@ def _rule(quadrature: Quadrature | None) -> AbstractQuadrature | None:
 
 
 def bent_at(model: LearningModel, states: States, u: Settings) -> tuple[Break, ...]:
-    """Those of the model's breaks at which what the drift averages jumps or bends, at flat states.
+    """The model's breaks at which the drift's integrands have jumps or kinks, at flat states.
 
-    A break that only the metric has would cut the drift's quadrature for nothing. It is found by looking at
-    both sides of it, at random fields of the size that they have at these states.
+    A break that only the metric has would cut the drift's quadrature for nothing. Breaks are examined from
+    both sides, at random fields of the size that they have at these states.
     """
     read = {b for cuts in _where(model, "drift").cuts for b in cuts}
     places = [b for b in model.breaks if b in read]
@@ -245,7 +246,7 @@ def bent_at(model: LearningModel, states: States, u: Settings) -> tuple[Break, .
     numbers = tuple(rng.standard_normal((len(places), SAMPLES, *shape)) for shape in shapes)
 
     def gradients(bare: LearningModel, u: Any, flat: Array, numbers: tuple[Array, ...]) -> Array:
-        """(breaks, samples, offsets, …) all that the drift averages, flat."""
+        """(breaks, samples, offsets, …) all integrands of the drift, flattened."""
         x = bare.layout.unflatten(flat)
         summed, whole = bare.summed, bare.total(x)
         widths = jnp.sqrt(jnp.maximum(jnp.diag(gram_matrix(whole, summed.overlaps)), 1e-6))
@@ -284,13 +285,13 @@ def bent_at(model: LearningModel, states: States, u: Settings) -> tuple[Break, .
         a, b, c, d = np.moveaxis(np.asarray(program(bare, dict(u), jnp.asarray(state), numbers)), 2, 0)
         size = SMOOTH * np.nanmax(np.abs(d), initial=0.0)
         rough = np.maximum(np.abs(a - b - c + d), np.abs(a - 2 * b + 2 * c - d))
-        # Written so that what is not finite is rough.
+        # Written so that values that are not finite count as rough.
         bent |= ~np.all(rough <= size, axis=tuple(range(1, rough.ndim)))
     return tuple(b for b in model.breaks if b not in places or bent[places.index(b)])
 
 
 def _exists(model: LearningModel, form: str, x: OrderParameters, u: Settings) -> bool:
-    """Whether a model has a closed form, which its structure decides; asked once for each."""
+    """Whether a model has a closed form; depends only on its structure and is cached."""
     leaves, structure = jax.tree.flatten((model, x, dict(u)))
     key = (form, structure, tuple(np.shape(leaf) for leaf in leaves))
     if key not in _CLOSED:
@@ -301,14 +302,14 @@ def _exists(model: LearningModel, form: str, x: OrderParameters, u: Settings) ->
 def quadrature_error(
     model: LearningModel, states: States, u: Settings, quadrature: Quadrature, what: What = "drift"
 ) -> float:
-    """How much the drift, or the error, at flat states changes under others: the larger of two changes.
+    """Change of the drift, or the error, at flat states under other quadratures: the larger of two changes.
 
-    Two rules may agree by accident, above all where few nodes lie on either side of a jump that is not
-    declared; a third one hardly ever does.
+    Two rules may agree by accident, especially with few nodes on either side of an undeclared jump; a third
+    one hardly ever does.
     """
     rule = _rule(quadrature)
     assert rule is not None
-    # Others that show the error at no more than twice the cost in each dimension.
+    # Quadratures that reveal the error at no more than twice the cost in each dimension.
     if isinstance(rule, QuasiMonteCarlo):
         others: list[GridRule] = [QuasiMonteCarlo(rule.log2_points, rule.seed + i) for i in (1, 2)]
     else:
@@ -318,11 +319,11 @@ def quadrature_error(
 
 
 def finer(quadrature: Quadrature) -> Quadrature:
-    """A finer quadrature that shares no points with ``quadrature``: the difference of both shows the error.
+    """A finer quadrature that shares no points with ``quadrature``: their difference shows the error.
 
-    Twice the nodes of Gauss-Hermite, a third more in a grid made to measure, or twice the points of
-    another scrambling. The difference falls short of the error where that shrinks slowly: by up to a third
-    for smooth losses, by more than half where one jumps or bends at places that ``breaks`` does not declare.
+    Twice the nodes of Gauss-Hermite, a third more in a tailored grid, or twice the points with another
+    scrambling. The difference underestimates errors that shrink slowly: by up to a third for smooth losses,
+    and by more than half for jumps or kinks that ``breaks`` does not declare.
     """
     if isinstance(quadrature, Table):
         return quadrature.holding(_finer(quadrature.rule))
@@ -340,9 +341,9 @@ def _finer(rule: AbstractQuadrature) -> GridRule:
 
 
 def _alternating(nodes: Iterable[int]) -> Grid:
-    """A grid of about so many nodes along which two of the label noise, if there are, can alternate.
+    """A grid of about so many nodes along which two nodes of the label noise, if any, can alternate.
 
-    They do along lines of which one is even. If none is, they need twice the points.
+    One of the lines must have an even number of nodes; otherwise twice the points are needed.
     """
     first, *others = nodes
     is_odd = others[-1:] == [2] and all(count % 2 for count in (first, *others[:-1]))
@@ -350,7 +351,7 @@ def _alternating(nodes: Iterable[int]) -> Grid:
 
 
 def _one_more(rule: GridRule) -> GridRule:
-    """A node more in each dimension: none of them is where it was."""
+    """One more node in each dimension, so that all nodes move."""
     if isinstance(rule, GaussHermite):
         return replace(rule, nodes=rule.nodes + 1)
     assert isinstance(rule, Grid)
@@ -358,7 +359,7 @@ def _one_more(rule: GridRule) -> GridRule:
 
 
 def coarser(table: Table) -> Table | None:
-    """A rule of far fewer points in the same table, to begin a search with; None where that saves little."""
+    """A rule with far fewer points in the same table, to begin a search; None if that saves little."""
     coarse = table.holding(_fewer(table.rule))
     return coarse if 2 * coarse.used <= table.used else None
 
@@ -374,9 +375,9 @@ def _fewer(rule: GridRule) -> GridRule:
 
 
 def _more(nodes: int) -> int:
-    """A third more: enough to see the error of a line of stretched steps, which falls exponentially.
+    """A third more nodes: enough to see the exponentially small error of a line with stretched steps.
 
-    Two nodes stand for label noise for which they are exact.
+    Two nodes of the label noise stay, since they are exact.
     """
     return nodes + max(1, nodes // 3) if nodes > 2 else nodes
 
@@ -390,11 +391,11 @@ def fitted_grid(
     *,
     quadratic_noise: bool = False,
 ) -> Grid | None:
-    """A grid with as many nodes in each dimension as that one needs at flat states.
+    """A grid with as many nodes in each dimension as it needs at flat states.
 
-    From few nodes on, those dimensions are refined of which more nodes change most, until none changes the
-    result by more than is accepted, or no more points are allowed. None: few nodes in all of many dimensions
-    are more points than that already. Two nodes are exact for label noise that is at most squared.
+    Starting from few nodes, the dimensions where more nodes change most are refined until none changes the
+    result by more than the accepted error, or no more points are allowed. None if few nodes in all of many
+    dimensions already exceed that. Two nodes are exact for label noise that enters at most squared.
     """
     segments = _where(model, what).segments
     rule = Grid(tuple(4 if count else 2 if quadratic_noise else 3 for count in segments))
@@ -423,11 +424,11 @@ def fitted_grid(
 def _candidates(
     model: LearningModel, u: Settings, states: States, wanted: AutoQuadrature, what: What
 ) -> Iterator[tuple[float, AbstractQuadrature]]:
-    """Numbers of points, and quadratures to try: small ones, one made to measure, large ones."""
+    """Numbers of points, and quadratures to try: small ones, a tailored one, large ones."""
     where = _where(model, what)
     noise_nodes = None
     if where.noise:
-        # A square loss holds the label noise squared: three nodes integrate it exactly.
+        # A square loss contains the label noise squared: three nodes integrate it exactly.
         few, many = (_values(model, u, states, GaussHermite(4, n), what) for n in (3, 9))
         noise_nodes = 3 if _difference(few, many) < wanted.accepted(0) / 100 else None
     tensor = [GaussHermite(nodes, noise_nodes) for nodes in LADDER]
@@ -436,7 +437,7 @@ def _candidates(
         for rule in tensor
         if _finer(rule).size(where.segments) <= wanted.points
     ]
-    # Quasi-Monte Carlo also serves where tensor grids are fine but the loss bends along no axis.
+    # Quasi-Monte Carlo also helps where tensor grids are affordable but kinks are not aligned with an axis.
     most = int(np.log2(wanted.points))
     sized += [(2.0**n, QuasiMonteCarlo(n)) for n in sorted({min(n, most) for n in SOBOL})]
     sized.sort(key=lambda pair: pair[0])
@@ -455,7 +456,7 @@ def _values(
     model = replace(model, drift_quadrature=None, error_quadrature=None)
     quadrature: Quadrature = rule
     if isinstance(rule, GridRule) and not model.redrawn:
-        # One program for nearly all rules that are tried; blocks that are not used cost nothing.
+        # One program for nearly all rules that are tried; unused blocks cost nothing.
         counts = 2 * MANY_POINTS // 256, 4096
         quadrature = _table(model, rule, what, 256, counts, derivatives="forwards")
     leaves, structure = jax.tree.flatten((model, dict(u), quadrature))
@@ -472,16 +473,16 @@ def _values(
 
         _VALUES[key] = quick_jit(values)
     # One state at a time: the program does not depend on how many there are.
-    given = jax.device_put((model, dict(u), quadrature))
-    return np.stack([np.asarray(_VALUES[key](*given, state)) for state in states])
+    arguments = jax.device_put((model, dict(u), quadrature))
+    return np.stack([np.asarray(_VALUES[key](*arguments, state)) for state in states])
 
 
 def _difference(first: np.ndarray, second: np.ndarray) -> float:
-    """Of states where both are finite, others may be where no training leads; infinite if there are none."""
-    known = np.all(np.isfinite(first) & np.isfinite(second), axis=1)
-    if not np.any(known):
+    """Over states where both are finite (training may never reach others); infinite without any."""
+    finite = np.all(np.isfinite(first) & np.isfinite(second), axis=1)
+    if not np.any(finite):
         return np.inf
-    first, second = first[known], second[known]
+    first, second = first[finite], second[finite]
     return float(np.abs(first - second).max() / max(SMALLEST_SCALE, np.abs(second).max()))
 
 
@@ -496,13 +497,13 @@ def for_search(
 ) -> tuple[States, AutoQuadrature | None]:
     """States where a search needs expectations, and how accurate they have to be.
 
-    How trained weights behind the first layer grow cannot be guessed: the states are those along a rough
-    course under the first guess. A certificate measures what a finer quadrature changes of the objective, so
-    that a search needs no more than this asks for.
+    The growth of trained weights behind the first layer cannot be guessed, so the states lie along a rough
+    trajectory under the first guess. The certificate measures the effect of a finer quadrature, so a search
+    needs no more accuracy than this.
     """
     probes = probe_states(model, start)
-    given = model.drift_quadrature is not None or _exists(model, "closed_drift", start, u)
-    if not model.trained or given or model.redrawn:
+    has_drift_rule = model.drift_quadrature is not None or _exists(model, "closed_drift", start, u)
+    if not model.trained or has_drift_rule or model.redrawn:
         return probes, None
     from scipy.integrate import solve_ivp
 
@@ -520,13 +521,13 @@ def for_search(
 
 
 def _grown(model: LearningModel, start: OrderParameters, length: float) -> OrderParameters:
-    """Students that lean by ``length`` on one teacher or centroid each, and a little on all."""
+    """Students with a component of ``length`` along one teacher or centroid each, and a little along all."""
     K, M, constants = model.students, model.teachers, model.block_overlaps.gram
     share = np.ones(()) if model.spectrum is None else np.asarray(model.spectrum.share)
     count = constants.shape[-1]
     lean = length * (np.eye(K, count) + 0.2) if count else np.zeros((K, 0))
     if count:
-        # Unit squared norm along the constants at most, whatever their own scale is.
+        # At most unit squared norm along the constants, whatever their own scale.
         norms = np.einsum("ki,bij,kj->k", lean, constants.reshape(-1, count, count), lean)
         lean = lean / np.sqrt(np.maximum(norms, 1.0))[:, None]
     along = lean @ constants

@@ -1,7 +1,7 @@
-"""From standard normals to local fields, and back from fields to what a gradient does to weights.
+"""From standard normals to local fields, and from fields back to the effect of a gradient on weights.
 
-Only the fields that a loss reads are integrated over: ``fields_read`` finds them in its traced program, and
-``Coordinates`` gives each of them a standard normal.
+Only fields that a loss reads are integrated over: ``fields_read`` finds them in its traced program, and
+``Coordinates`` assigns a standard normal to each.
 
 Given the latents, slot l has fields with mean m_l (its centroid's row of the Gram matrix G) and
 covariance σ_l² G, independent of the other slots. With F the Cholesky columns of the fields that
@@ -44,9 +44,9 @@ _READS: dict[Hashable, "Reads"] = {}
 
 @dataclass(frozen=True)
 class Reads:
-    """Flags for the fields: student (L, K), teacher (L, M), noise; how many further normals count; breaks.
+    """Flags of read fields: student (L, K), teacher (L, M), noise; number of further normals; breaks.
 
-    Further normals are all or none: a rule that shakes its units shakes all.
+    Either all further normals count or none: a rule that perturbs its units perturbs all.
     """
 
     student: Bool[np.ndarray, "L K"]
@@ -62,7 +62,7 @@ def fields_read(model: LearningModel, function: Literal["loss", "metric"] = "los
     The answer is structural and never too small: a field counts even where its derivative vanishes,
     as in the sign of a teacher.
     """
-    # Neither loss nor metric reads how they are averaged, and tables are large.
+    # Neither loss nor metric depends on the quadrature, and tables are large.
     bare = replace(model, drift_quadrature=None, error_quadrature=None, drift_breaks=None)
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), float), bare)
     leaves, structure = jax.tree.flatten(shapes)
@@ -137,7 +137,7 @@ def partial_cholesky(
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Which standard normal drives what: by slot the fields read, further normals, then the label noise."""
+    """The role of each standard normal: the read fields slot by slot, further normals, then label noise."""
 
     pivots: tuple[tuple[int, ...], ...]
     noise: bool
@@ -146,12 +146,12 @@ class Coordinates:
 
     @property
     def smooth(self) -> tuple[bool, ...]:
-        """One flag a coordinate: is it the label noise?"""
+        """One flag per coordinate: is it the label noise?"""
         return (False,) * (sum(map(len, self.pivots)) + self.normals) + (True,) * self.noise
 
     @property
     def segments(self) -> tuple[int, ...]:
-        """Into how many each coordinate is cut; 0 for the label noise."""
+        """Number of segments of each coordinate; 0 for the label noise."""
         return tuple(0 if s else len(c) + 1 for s, c in zip(self.smooth, self.cuts, strict=True))
 
     @property
@@ -161,7 +161,7 @@ class Coordinates:
 
 
 def coordinates(model: LearningModel, reads: Reads) -> Coordinates:
-    """Coordinates of all slots. In a slot, fields that jump come first, then those of sums that do.
+    """Coordinates of all slots. In a slot, fields with a jump come first, then fields of sums with a jump.
 
     A sum of fields is cut where its last field is: those before are known there.
     """
@@ -181,7 +181,7 @@ def coordinates(model: LearningModel, reads: Reads) -> Coordinates:
     order = [(slot, entry) for slot, entries in enumerate(pivots) for entry in entries]
     cuts: list[tuple[Break, ...]] = [()] * (len(order) + reads.normals + reads.noise)
     for b, form in forms.items():
-        # What reads a part of a sum only does not jump with it.
+        # A function that reads only part of a sum does not jump with it.
         if all(read[place] for place in form):
             last = max(map(order.index, form))
             cuts[last] = (*cuts[last], b)
@@ -189,13 +189,13 @@ def coordinates(model: LearningModel, reads: Reads) -> Coordinates:
 
 
 def _entries(model: LearningModel, place: Break) -> Iterator[tuple[int, int, float]]:
-    """Slot, number among all fields, and factor of the fields of a sum."""
+    """Slot, index among all fields, and factor of the fields of a sum."""
     for kind, slot, node, factor in place.terms:
         yield slot, node + (model.students if kind == "teacher" else 0), factor
 
 
 class Slots(NamedTuple):
-    """What is known of the slots' fields given a latent."""
+    """Distribution of the slots' fields given a latent."""
 
     means: Float[Array, "L n"]  # of all fields
     sigmas: Float[Array, " L"]  # standard deviations of the inputs, those of the blocks not included
@@ -239,7 +239,7 @@ class Sampler:
         half, odd = divmod(points.shape[0], 2)
         centred = not any(self.model.clusters) and not any(self.where.cuts)
         if self.model.even and centred and not odd and not isinstance(quadrature, Table):
-            # The second half of a quadrature mirrors the first.
+            # The second half of the points mirrors the first.
             points, weights = points[:half], 2 * weights[:half]
         return points, weights, self.fields_map(slots)
 

@@ -1,11 +1,11 @@
-"""Inputs that spread differently in different directions: the spectrum of their covariance, in blocks.
+"""Anisotropic inputs: the spectrum of their covariance, in blocks.
 
-Directions of one variance behave alike, so overlaps are kept block by block: Q_b = w_b·w_b/N with the part
-w_b of the weights in block b.
+Directions with the same variance behave alike, so overlaps are stored block by block: Q_b = w_b·w_b/N with
+the part w_b of the weights in block b.
 
-Few blocks may stand for many directions (``reduce_spectrum``). Plain averages over a bin of directions fail
-where a teacher is huge in directions of hardly any variance, as on pixels. What the error and the noise of
-SGD see is weighted with the variance: Σ cᵢGᵢ and Σ cᵢρᵢ over a bin must be those of its block. The block's
+A few blocks may represent many directions (``reduce_spectrum``). Plain averages over a bin of directions fail
+if a teacher is huge in directions with hardly any variance, as for pixels. Error and noise of SGD are
+weighted with the variance: Σ cᵢGᵢ and Σ cᵢρᵢ over a bin must equal those of its block. The log of the block's
 variance is the mean of log cᵢ under both weights.
 """
 
@@ -22,19 +22,19 @@ from optlearn._errors import AccuracyWarning, SpecificationError, warn
 from optlearn._pytrees import Pytree, field
 from optlearn._signatures import checked
 
-# η λ₁/tr above which the equations of the order parameters are off by several per cent (measured: by 4 to 10
-# % at 0.4, by 1 % at 0.04).
+# η λ₁/tr above which the equations of the order parameters are wrong by several per cent (measured: 4 to 10 %
+# at 0.4, 1 % at 0.04).
 NARROW = 0.1
-# A direction, or a block with so small a share of them, that has this much of all variance is warned of: the
-# theory needs every direction's part to be small.
+# A direction, or a block with this small a share of them, with this much of the total variance triggers a
+# warning: the theory needs every direction's part to be small.
 ALMOST_ALL, FEW = 0.9, 0.01
 # Directions whose variance is a smaller part of the largest one are round-off.
 NEGLIGIBLE = 1e-9
-# A direction that has learned by less than this at the end of training may share a bin with all slower ones.
+# A direction that has learned less than this by the end of training may share a bin with all slower ones.
 SLOW = 0.05
 # Rate and time points of the run on which the error of a reduction is measured.
 TRIAL_RATE, TRIAL_TIMES = 0.5, 300
-# Part of the squares of covariances, off a common eigenbasis, above which a warning tells.
+# Share of the squared covariances off a common eigenbasis above which a warning is given.
 NEGLECTED = 0.01
 
 
@@ -42,20 +42,20 @@ class Spectrum(Pytree):
     """Variances of the inputs in blocks of directions.
 
     In block b, which holds a share ρ_b of all directions, the entries of an input have the variance c_b
-    (times what the model's own ``variances`` say).
+    (times the model's own ``variances``).
 
     Args:
-        variance: (B,) c_b, at least 0; or (clusters, B), a row for each cluster, for covariances that differ
-            but commute.
+        variance: (B,) c_b, at least 0; or (clusters, B), a row for each cluster, for different covariances
+            that commute.
         share: (B,) ρ_b, above 0, which sum to 1.
 
     Attributes:
         variance: (B,) or (clusters, B).
         share: (B,); those of a reduced spectrum need not sum to 1, since blocks conserve Σ c ρ instead.
-        largest: share of the largest direction in all variance, λ₁/tr, if known. The equations of the order
-            parameters need η λ₁/tr ≪ 1.
-        reduction_error: of a spectrum whose blocks stand for directions of different variances: the largest
-            relative error of the risk of least squares along training, as measured; else None.
+        largest: the largest direction's share of the total variance, λ₁/tr, if known. The equations of the
+            order parameters need η λ₁/tr ≪ 1.
+        reduction_error: if blocks represent directions of different variances, the largest relative error of
+            the risk of least squares along training, as measured; else None.
     """
 
     variance: Float[Array, "*clusters B"]
@@ -84,12 +84,12 @@ class Spectrum(Pytree):
 
     @property
     def blocks(self) -> int:
-        """B, how many."""
+        """The number B of blocks."""
         return int(self.share.shape[0])
 
     @property
     def reduced(self) -> bool:
-        """Whether blocks stand for directions of different variances."""
+        """Whether blocks represent directions of different variances."""
         return self.reduction_error is not None
 
     @classmethod
@@ -98,9 +98,9 @@ class Spectrum(Pytree):
         """Variances λ_i ∝ i^−exponent in N directions, of mean 1.
 
         Args:
-            N: directions.
-            exponent: a.
-            blocks: how many stand for all; None: N, one for each direction.
+            N: number of directions.
+            exponent: the exponent.
+            blocks: number of blocks that represent all directions; None: N, one for each direction.
         """
         return reduce_spectrum(power_law(N, exponent), blocks=blocks).spectrum
 
@@ -124,7 +124,7 @@ class Spectrum(Pytree):
 
         Args:
             X: (n, N) inputs or features, a row for each sample.
-            blocks: how many stand for all directions; None: one for each.
+            blocks: number of blocks that represent all directions; None: one for each.
             centre: subtract the mean of the rows first.
         """
         return reduce_spectrum(data_eigenvalues(X, centre), blocks=blocks).spectrum
@@ -134,12 +134,12 @@ class Spectrum(Pytree):
     def commuting(cls, clusters: Sequence[Array], blocks: int = 8) -> "Spectrum":
         """Variances of several clusters in the eigenbasis of their mean covariance, of mean 1 over all.
 
-        Covariances that do not commute have entries off that basis. These are neglected, and a warning says
-        how much of the covariances they are.
+        Covariances that do not commute have entries off that basis. These are neglected, and a warning states
+        their share of the covariances.
 
         Args:
-            clusters: for each a table (n, N) of samples; what is centred is the spread around its mean.
-            blocks: groups of directions, equally many in each; a block has their mean variance.
+            clusters: a table (n, N) of samples for each; each cluster's mean is subtracted.
+            blocks: number of equally large groups of directions; a block has their mean variance.
         """
         tables = [_as_float(f"clusters[{i}]", table) for i, table in enumerate(clusters)]
         if not tables or any(t.ndim != 2 or len(t) < 2 or t.shape[1] != tables[0].shape[1] for t in tables):
@@ -172,7 +172,7 @@ class Spectrum(Pytree):
         return reduce_spectrum(variances, teacher, blocks, training)
 
     def directions(self, N: int) -> Int[np.ndarray, " B"]:
-        """(B,) how many of N directions each block has; they sum to N."""
+        """(B,) number of directions in each block; they sum to N."""
         share = np.asarray(self.share)
         if self.reduced and abs(share.sum() - 1) > 1e-9:
             raise SpecificationError(
@@ -223,7 +223,7 @@ def _check(spectrum: Spectrum) -> None:
         block = int(np.flatnonzero(narrow.reshape(-1, len(share)).any(axis=0))[0])
         warn(
             f"block {block + 1} holds {part[..., block].max():.0%} of the variance in {share[block]:.2%} of "
-            "all directions: the theory is off unless these are still many, and η λ₁/tr is small",
+            "all directions: the theory is inaccurate unless these are still many and η λ₁/tr is small",
             AccuracyWarning,
         )
 
@@ -238,9 +238,9 @@ class Reduction(NamedTuple):
     """Blocks for many directions.
 
     Attributes:
-        spectrum: of B blocks, with its ``reduction_error``.
+        spectrum: spectrum of B blocks, with its ``reduction_error``.
         teacher: (B,) squared norm of the teacher over N in each block.
-        block_of: (N,) number of the block of each direction, from 0, in the order they were given.
+        block_of: (N,) block index of each direction, from 0, in the original order.
     """
 
     spectrum: Spectrum
@@ -253,14 +253,14 @@ def reduce_spectrum(
 ) -> Reduction:
     """Blocks for directions of given variances.
 
-    Bins are equally wide in log c, from the largest variance down to what a training of ∫η dα = ``training``
-    hardly moves; one more bin takes all below. Blocks keep Σ cᵢTᵢ and Σ cᵢρᵢ of their bins.
+    Bins are equally wide in log c, from the largest variance down to one that hardly learns during a training
+    of ∫η dα = ``training``; one more bin takes all below. Blocks keep Σ cᵢTᵢ and Σ cᵢρᵢ of their bins.
 
     Args:
-        variances: (N,) of the directions, any order.
-        teacher: (N,) Tᵢ = w*ᵢ²/N, what there is to learn; None: the same in all directions, 1/N each.
-        blocks: how many at most (bins may be empty); None: one for each distinct variance, exactly.
-        training: ∫η dα that the blocks are made for.
+        variances: (N,) variances of the directions, in any order.
+        teacher: (N,) Tᵢ = w*ᵢ²/N of the teacher; None: the same in all directions, 1/N each.
+        blocks: maximum number of blocks (bins may be empty); None: one for each distinct variance, exactly.
+        training: ∫η dα that the blocks are designed for.
     """
     c = _as_float("variances", variances)
     if c.ndim != 1 or not len(c) or not (np.all(np.isfinite(c)) and np.all(c >= 0) and np.any(c > 0)):
@@ -276,8 +276,8 @@ def reduce_spectrum(
     largest = float(c.max() / c.sum())
     if largest > ALMOST_ALL:
         warn(
-            f"one direction has {largest:.0%} of all variance: the order parameters' equations are off; "
-            "least squares have an exact recursion (models.linear)",
+            f"one direction has {largest:.0%} of the total variance: the order parameters' equations are "
+            "inaccurate; least squares have an exact recursion (models.linear)",
             AccuracyWarning,
         )
     if blocks is None:
@@ -322,10 +322,10 @@ def _marchenko_pastur_eigen(ratio: float, nodes: int) -> tuple[np.ndarray, np.nd
 
 
 def marchenko_pastur_tail(ratio: float, nodes: int) -> Float[np.ndarray, "2 nodes"]:
-    """(2, nodes) maps a function's values at the nodes to its last two coefficients in polynomials.
+    """(2, nodes) map from a function's values at the nodes to its last two polynomial coefficients.
 
-    The polynomials are those that are orthonormal under the law. Where the last coefficients are not small,
-    the function has details between the nodes.
+    The polynomials are orthonormal under the law. If the last coefficients are not small, the nodes do not
+    resolve the function.
     """
     if ratio < 1:
         inner = marchenko_pastur_tail(1 / ratio, nodes - 1)
@@ -335,10 +335,10 @@ def marchenko_pastur_tail(ratio: float, nodes: int) -> Float[np.ndarray, "2 node
 
 
 def marchenko_pastur_nodes_for(ratio: float, time: float) -> int:
-    """How many nodes describe a relaxation exp(−s·time) at every eigenvalue s to about 1e-8.
+    """Number of nodes that describe a relaxation exp(−s·time) at every eigenvalue s to about 1e-8.
 
-    As many as a polynomial needs degrees for it on the law's support; where the support ends above 0, all
-    modes have relaxed after a while, and longer times need no more.
+    This is the degree that a polynomial needs for it on the law's support. If the support ends above 0, all
+    modes relax eventually, and longer times need no more nodes.
     """
     lowest, highest = ((1 + sign / np.sqrt(ratio)) ** 2 for sign in (-1, 1))
     lasting = min(time, 6 / lowest) if lowest > 0 else time
@@ -346,7 +346,7 @@ def marchenko_pastur_nodes_for(ratio: float, time: float) -> int:
 
 
 def data_eigenvalues(X: Array, centre: bool) -> Float[np.ndarray, " d"]:
-    """Variances of the rows of X along the principal directions, with mean 1; round-off left out."""
+    """Variances of the rows of X along the principal directions, with mean 1, without round-off."""
     table = as_numbers(X)
     if table is None or table.ndim != 2 or table.shape[0] < 2 or not np.all(np.isfinite(table)):
         Arguments("from_data").fail("X", X, "must be a finite table of at least 2 samples (rows)")
@@ -360,7 +360,7 @@ def data_eigenvalues(X: Array, centre: bool) -> Float[np.ndarray, " d"]:
 
 
 def _bins(c: np.ndarray, blocks: int, training: float) -> np.ndarray:
-    """(N,) number of the bin of each direction, empty ones left out."""
+    """(N,) index of the bin of each direction, not counting empty bins."""
     lowest = max(c[c > 0].min(), SLOW / (2 * training))
     if blocks == 1 or lowest >= c.max():
         return np.zeros(len(c), dtype=int)
@@ -379,12 +379,12 @@ def _reduction_error(
     times = np.append(0.0, np.geomspace(end * 1e-5, end, TRIAL_TIMES))
     full = _trial(c, T, np.full(len(c), 1 / len(c)), times)
     few = _trial(c_b, T_b, share, times)
-    # What is left at the end of a noiseless training may be round-off.
+    # The risk at the end of a noiseless training may be round-off.
     return float(np.max(np.abs(few - full) / np.maximum(full, 1e-9 * full[0])))
 
 
 def _trial(c: np.ndarray, T: np.ndarray, share: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Risk Σ c s at all times: every mode relaxes exactly, the risk that feeds all is linear in a step."""
+    """Risk Σ c s at all times: modes relax exactly, with the common risk taken as linear within a step."""
     s, rate = T.copy(), 2 * TRIAL_RATE * c
     fed = TRIAL_RATE**2 * share * c
     risk = [float(c @ s)]

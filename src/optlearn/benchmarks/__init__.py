@@ -1,13 +1,13 @@
-"""Published problems of optimal control with known optima, to try the solvers on.
+"""Published optimal-control problems with known optima, for testing the solvers.
 
-Each is posed as ``ol.System`` and ``ol.Problem``; none is about learning. ``problems()`` gives all of them
-with their sources and references::
+Each is formulated as ``ol.System`` and ``ol.Problem``; none is about learning. ``problems()`` returns all of
+them with their sources and references::
 
     (tank,) = ol.benchmarks.problems("two_optima_cstr")
     solution = ol.solve(tank.problem())
     tank.reference.excess(solution.objective)
 
-``python -m benchmarks control`` solves them all by every method, beside CasADi and IPOPT.
+``python -m benchmarks control`` solves them all by every method, and compares with CasADi and IPOPT.
 """
 
 from optlearn._signatures import checked
@@ -21,7 +21,7 @@ __all__ = ["Benchmark", "Reference", "problems"]
 
 @checked
 def problems(*names: str) -> tuple[Benchmark, ...]:
-    """The benchmarks of these names; all of them, if none is given.
+    """The benchmarks with these names; all of them by default.
 
     Args:
         names: such as "lotka".

@@ -1,4 +1,4 @@
-"""What a benchmark is: published equations, bounds and costs, and what is known of the optimum."""
+"""Benchmarks: published equations, bounds and costs, and the known optimum."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,23 +17,23 @@ from optlearn._signatures import checked
 
 Function = Callable[[Mapping[str, Any], Settings], Any]
 
-# Share of the reference by which a solution that is called converged may be worse.
+# Share of the reference by which a solution that is reported as converged may be worse.
 MISSED = 1e-4
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What is known of the optimum.
+    """The known optimum.
 
     Attributes:
-        objective: the lowest known one with controls constant on ``intervals`` equal intervals, integrated
-            accurately; what is maximised counts with a minus.
-        intervals: of that grid.
-        evidence: why no lower one exists: it follows by hand ("exact"), the problem is convex, other solvers
-            published it as global, or at least twenty random starts of an independent transcription lead to
-            nothing lower. "" if none of this holds: a lower one may exist.
-        published: the optimum in continuous time, as the source has it; None: the source has none.
-        size: what a difference is a share of, if the objective is nearly 0.
+        objective: the lowest known value with controls constant on ``intervals`` equal intervals, integrated
+            accurately; maximised quantities have a minus sign.
+        intervals: number of intervals of that grid.
+        evidence: why no lower value exists: it can be derived by hand ("exact"), the problem is convex, other
+            solvers published it as global, or at least twenty random starts of an independent transcription
+            lead to nothing lower. "" if none of this holds: a lower value may exist.
+        published: the optimum in continuous time according to the source; None if the source has none.
+        size: scale of relative differences, if the objective is nearly 0.
     """
 
     objective: float
@@ -48,11 +48,11 @@ class Reference:
         return self.evidence != ""
 
     def excess(self, objective: float) -> float:
-        """By what share an objective is above the reference; negative if it is lower."""
+        """Relative excess of an objective over the reference; negative if it is lower."""
         return (objective - self.objective) / (self.size or abs(self.objective))
 
     def missed_by(self, objective: float) -> bool:
-        """Is an objective higher by more than one in ten thousand?"""
+        """Is an objective higher than the reference by more than one part in ten thousand?"""
         return not self.excess(objective) <= MISSED
 
 
@@ -64,16 +64,16 @@ class Benchmark:
         name: unique, as a Python name.
         equations: dx/dt as a function of the state and the controls, both by name.
         start: state at time 0.
-        controls: what may be chosen.
-        horizon: final time, or the range in which it is free.
-        source: where it was published.
+        controls: the controls.
+        horizon: final time, or the range of a free final time.
+        source: publication.
         tests: what makes it hard.
-        reference: the optimum.
-        cost: running cost; its integral over time counts.
+        reference: the known optimum.
+        cost: running cost, integrated over time.
         final: cost of the final state.
-        limits: what must hold at the end.
-        paths: what must hold all the time.
-        budgets: on the controls.
+        limits: constraints at the end.
+        paths: constraints throughout.
+        budgets: budgets on the controls.
     """
 
     name: str
@@ -92,15 +92,15 @@ class Benchmark:
 
     @property
     def title(self) -> str:
-        """What it is about, in a line."""
+        """Its description in one line."""
         return (self.equations.__doc__ or "").partition("\n")[0].rstrip(".")
 
     @checked
     def problem(self, intervals: int | None = None) -> Problem:
-        """The problem, to be given to ``ol.solve``.
+        """The problem for ``ol.solve``.
 
         Args:
-            intervals: of equal length, on which controls are constant (default: those of the reference).
+            intervals: number of equal intervals with constant controls (default: that of the reference).
         """
         return Problem(
             model=Equations(self),
@@ -123,7 +123,7 @@ class Equations(System):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the state."""
+        """Names of the state."""
         return tuple(self.benchmark.start)
 
     @property
@@ -136,7 +136,7 @@ class Equations(System):
         return self.benchmark.equations(x, u)
 
     def error(self, x: Array, u: Settings) -> Array:
-        """The final cost, or, without one, the running cost."""
+        """The final cost, or the running cost if there is none."""
         shown = self.benchmark.final or self.benchmark.cost
         assert shown is not None
         return shown(x, u)
@@ -146,7 +146,7 @@ _BENCHMARKS: dict[str, Benchmark] = {}
 
 
 def benchmark(**parts: Any) -> Callable[[Function], Benchmark]:
-    """Register a function of state and controls, with the rest of a ``Benchmark``, under its name."""
+    """Register a function of state and controls, with the other fields of a ``Benchmark``, under its name."""
 
     def register(equations: Function) -> Benchmark:
         made = Benchmark(name=equations.__name__, equations=equations, **parts)
@@ -167,7 +167,7 @@ def ends_below(value: float, function: Function) -> Limit:
 
 
 def named(*names: str) -> tuple[Benchmark, ...]:
-    """The benchmarks of these names; all, if none is given."""
+    """The benchmarks with these names; all by default."""
     unknown = [name for name in names if name not in _BENCHMARKS]
     if unknown:
         raise SpecificationError(f"no benchmark {unknown[0]!r}; there are {', '.join(_BENCHMARKS)}")

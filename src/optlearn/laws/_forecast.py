@@ -220,8 +220,8 @@ def forecast(
         )
     elif missed is not None and missed > MISSED:
         doubt = (
-            f"from its first half the present loss of the run would have been missed by {100 * missed:.2g} %: "
-            "it does not follow the law, or has not for long, and may end outside of the intervals"
+            f"from its first half the present loss of the run would have been missed by {100 * missed:.2g} "
+            "%: it does not follow the law, or has not for long, and may end outside of the intervals"
         )
     else:
         return found

@@ -1,19 +1,20 @@
-"""Adam: a rate for each weight, from running means of its gradients, around a model of plain SGD.
+"""Adam: a rate for each weight, from running means of its gradients, for any model of plain SGD.
 
-The gradient of weight i of unit k is g_k x_i/√N. Where the axes of the weights are those of the inputs'
-covariance its mean square is c_b V_k/N for all weights of block b, with one scalar V_k = E[g_k²] a unit: what
-Adam remembers of each weight is known. Weights move by −(η/√N) m̂/(√v̂ + ε/√N), so the rate of unit k in block
-b is η P_kb with P_kb = 1/(√(c_b V_k) + ε), in the drift once and in the noise on both sides of E[g gᵀ].
+The gradient of weight i of unit k is g_k x_i/√N. If the axes of the weights are those of the inputs'
+covariance, its mean square is c_b V_k/N for all weights of block b, with one scalar V_k = E[g_k²] per unit,
+so Adam's memory of each weight is known. Weights change by −(η/√N) m̂/(√v̂ + ε/√N), so the rate of unit k in
+block b is η P_kb with P_kb = 1/(√(c_b V_k) + ε): one factor in the drift, and one on each side of E[g gᵀ] in
+the noise.
 
 Time scales. The memory of squares is c = N(1 − β₂): V̇_k = c (E[g_k²] − V_k), and V_k = E[g_k²] for a memory
-that is long beside a step and short beside training (c → ∞). A constant β₁ forgets within a few steps, which
-are nothing in high dimension; since m̂ is a mean, not a sum, it changes no rate either.
+that is long compared to a step and short compared to training (c → ∞). A constant β₁ forgets within a few
+steps, which are negligible in high dimension; since m̂ is a mean, not a sum, it changes no rate either.
 
-Away from the axes. A random rotation of the covariance against the axes makes the squares of all weights
-alike: Adam then has one scale for all, and is SGD with an adaptive rate. Between the two ends, and for ε = 0,
-v_i = C_ii V_k/N with C_ii the variance of input i: in the inputs x_i/C_ii^¼ and weights w_i C_ii^¼, whose
-fields are the same, Adam again has one scale for all. So any covariance C is described by the spectrum of
-D^½ C D^½, D = diag(C)^−½.
+Away from the axes. A random rotation of the covariance relative to the axes makes the squares of all weights
+equal: Adam then has one scale for all, and is SGD with an adaptive rate. Between these limits, and for ε = 0,
+v_i = C_ii V_k/N with C_ii the variance of input i. In terms of inputs x_i/C_ii^¼ and weights w_i C_ii^¼,
+which have the same fields, Adam again has one scale for all. So any covariance C is described by the spectrum
+of D^½ C D^½, D = diag(C)^−½.
 """
 
 from collections.abc import Mapping
@@ -38,7 +39,7 @@ from optlearn.models._averages import diagonal
 from optlearn.models._memory import Around, surroundings
 
 SEEN = "seen"
-# What the corrected mean of squares counts as seen before the first step: less than one step at any N.
+# Initial value of ``seen`` in the corrected mean of squares: less than one step at any N.
 BEFORE = 1e-4
 
 
@@ -47,14 +48,14 @@ class Adam(Around):
 
     With a finite memory the running scalars ``V1``, ``V2``, … are V_k, and with bias correction ``seen`` is
     1 − e^(−cα), by which they are divided. Further parameters (settings): ``memory`` c, if finite;
-    ``epsilon`` ε; ``decay``, the decoupled weight decay. ``learning_rate`` is η: in a step a weight moves by
-    about η/√N.
+    ``epsilon`` ε; ``decay``, the decoupled weight decay. ``learning_rate`` is η: in a step a weight changes
+    by about η/√N.
 
     Attributes:
         remembers: whether the memory is finite, so that V_k are order parameters.
         aligned: whether the axes of the weights are those of the covariance.
-        bias_correction: whether squares are divided by what was seen.
-        momentum: β₁ of simulations on weights.
+        bias_correction: whether squares are divided by ``seen``.
+        momentum: β₁ in simulations on weights.
     """
 
     limits = MappingProxyType(
@@ -67,14 +68,14 @@ class Adam(Around):
     momentum: float = field(static=True, kw_only=True)
 
     def recurrence(self, x: OrderParameters, u: Settings) -> Recurrence:
-        """Gradients, which ``scales`` scale; and the decoupled weight decay."""
+        """Gradients, scaled by ``scales``, and the decoupled weight decay."""
         eye = np.eye(self.students)
         return Recurrence(u["learning_rate"] * eye, -u["learning_rate"] * u["decay"] * eye)
 
     def scales(self, x: OrderParameters, u: Settings, squares: Array | None) -> Float[Array, "*B K"]:
         """P_kb = 1/(√(c_b V_k) + ε)."""
         if self.remembers:
-            # By what was seen, which the sum of all weights of the mean is.
+            # Divided by ``seen``, the sum of the running mean's weights.
             V = self._known(x) / (x.extras[SEEN] if self.bias_correction else 1.0)
         elif squares is None:
             V = self._squares(x, u) / u.get("batch", 1.0)
@@ -84,13 +85,13 @@ class Adam(Around):
         return 1 / (jnp.sqrt(size) + u["epsilon"])
 
     def statistics(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> dict[str, Array]:
-        """V_k move towards the squares of the sample's gradients, of which a batch has a share."""
+        """V_k relax towards the squares of the sample's gradients, each with its share of the batch."""
         rule = self._gradient(fields, x, latent, u)
         squares = self.variances(latent, u) @ rule**2 / u.get("batch", 1.0)
         return super().statistics(fields, x, latent, u) | self._followed(squares, x, u)
 
     def closed_statistics(self, moments: ClosedMoments, x: OrderParameters, u: Settings) -> dict[str, Array]:
-        """V_k move towards the mean squares."""
+        """V_k relax towards the mean squares."""
         return self._followed(diagonal(moments.spread) / u.get("batch", 1.0), x, u)
 
     def _followed(self, squares: Float[Array, " K"], x: OrderParameters, u: Settings) -> dict[str, Array]:
@@ -119,12 +120,12 @@ class Adam(Around):
         return c if self.aligned else jnp.ones_like(c) * jnp.sum(c * share)
 
     def _squares(self, x: OrderParameters, u: Settings) -> Float[Array, " K"]:
-        """E[g_k²] in a state, of one sample."""
-        known = self.inner(x)
-        moments = None if self.centroids else self.base.closed("closed_moments", known, u)
+        """E[g_k²] of one sample in a given state."""
+        state = self.inner(x)
+        moments = None if self.centroids else self.base.closed("closed_moments", state, u)
         if moments is not None:
             return diagonal(moments.spread)
-        squares = mean_squares(self.base, known, u, self.drift_quadrature)
+        squares = mean_squares(self.base, state, u, self.drift_quadrature)
         return squares if self.spectrum is None else squares[0] / self.spectrum.variance[0]
 
     # --- true Adam, on weights --------------------------------------------------------------------
@@ -132,9 +133,10 @@ class Adam(Around):
     def weight_memory(
         self, x: OrderParameters, variance: Float[Array, " N"], N: int, u: Settings
     ) -> dict[str, Array]:
-        """Means m of gradients, v of their squares, and the sums of weights that correct them.
+        """Running means m of gradients and v of their squares, and the weights' sums that correct them.
 
-        Without a finite memory 1 − β₂ = 1/√N, which is long beside a step and short beside N of them.
+        Without a finite memory 1 − β₂ = 1/√N: a memory that is long compared to a step and short compared to
+        N.
         """
         if not self.aligned:
             raise SpecificationError(
@@ -151,7 +153,7 @@ class Adam(Around):
     def weight_steps(
         self, gradients: Float[Array, "K N"], memory: dict[str, Array], u: Settings
     ) -> tuple[Float[Array, "K N"], dict[str, Array]]:
-        """A step of Adam with β₁, β₂ and ε, on rates and sizes in units of 1/√N."""
+        """A step of Adam with β₁, β₂ and ε, in units of 1/√N."""
         N, dtype = gradients.shape[1], gradients.dtype
         replaced = jnp.asarray(u["memory"] / N if self.remembers else 1 / np.sqrt(N)).astype(dtype)
         first = 1 - self.momentum
@@ -178,7 +180,7 @@ class Adam(Around):
         check = Arguments("start")
         if not self.remembers:
             if squares is not None:
-                check.fail("squares", squares, "must be left out: the memory is infinite, V follows at once")
+                check.fail("squares", squares, "must be left out: with an infinite memory, V follows at once")
             return x
         if squares is None:
             u = self.settings()
@@ -197,15 +199,15 @@ class Adam(Around):
         return replace(x, extras={**x.extras, **extras, **further})
 
     def initial_state(self, start: Any) -> OrderParameters:
-        """The start of a problem: a state, or entries of ``base``, with ``V1``, … if they are given."""
+        """The start of a problem: a state, or entries of ``base``, optionally with ``V1``, …."""
         if isinstance(start, Mapping) and set(start) & {*self.running}:
             start = self.state(**start)
         return super().initial_state(start)
 
     def check_specification(self, x: OrderParameters, u: Settings) -> None:
-        """Raise if data, losses or rules make no sense.
+        """Raise if data, losses or rules are invalid.
 
-        Adam's steps are alike in all directions: one with much of the variance is nothing to warn of.
+        Adam's steps are alike in all directions, so one with much of the variance needs no warning.
         """
         check_data(self, u)
         check_loss(self, x, u)
@@ -228,23 +230,23 @@ def adam(
 ) -> Adam:
     """The same model, trained by Adam (AdamW, with a weight decay).
 
-    In a step a weight moves by −(η/√N) m̂/(√v̂ + ε/√N) − (η λ/N) w. Blocks of the model's spectrum lie along
-    the axes of the weights; without a spectrum every unit has one scale. Readouts and weights behind the
-    first layer, a finite number, follow plain SGD with rates of their own.
+    In a step a weight changes by −(η/√N) m̂/(√v̂ + ε/√N) − (η λ/N) w. Blocks of the model's spectrum lie
+    along the axes of the weights; without a spectrum every unit has one scale. Readouts and weights behind
+    the first layer, of which there is a finite number, follow plain SGD with rates of their own.
 
     Args:
-        model: what learns, by plain SGD otherwise; without redrawn slots.
-        memory: c = N(1 − β₂), how often in a unit of training time the squares are renewed; infinite: they
-            are those of the present.
+        model: the learning model, trained by plain SGD otherwise; without redrawn slots.
+        memory: c = N(1 − β₂), how often per unit of training time the squares are renewed; infinite: they are
+            always up to date.
         epsilon: ε, in units of 1/√N.
         weight_decay: λ of the decoupled decay, the parameter ``decay``.
-        aligned: False: Adam has one scale for all weights of a unit. So it is if the axes of the weights are
-            rotated at random against the spectrum's; and for any axes, with ε and λ of 0, if the spectrum is
-            that of inputs divided by the fourth roots of their variances.
-        bias_correction: squares begin at nothing and are divided by what was seen, as Adam has it. Otherwise
-            they begin at their mean, as after a while in which no weight moved. An infinite memory needs no
-            correction in theory, and its simulation on weights has it.
-        momentum: β₁. It changes nothing in high dimension; simulations on weights have it.
+        aligned: False: Adam has one scale for all weights of a unit. This holds if the axes of the weights
+            are rotated at random relative to the spectrum's; and for any axes, with ε and λ of 0, if the
+            spectrum is that of inputs divided by the fourth roots of their variances.
+        bias_correction: squares begin at zero and are divided by the sum of their weights, as in Adam.
+            Otherwise they begin at their mean, as if averaged before training starts. An infinite memory
+            needs no correction in theory, but its simulation on weights applies it.
+        momentum: β₁. It has no effect in high dimension; only simulations on weights use it.
 
     Returns:
         A model; ``start(Q11=…, M11=…)`` is a state with V_k = E[g_k²].

@@ -6,17 +6,17 @@ columns of A add up to 1, so that output token l' of f = x A is the mean of the 
 A_{·l'}. Heads are averaged (readout fixed at 1/heads). The loss ‖f − f*‖²/(2N) becomes
 ½ σ² Σ_{ll'} (A − A*)²_{ll'} in high dimension; entries x_l·x_l'/N with l ≠ l' vanish.
 
-A softmax over l does not change when the same is added to all scores of a column, so queries matter only by
-their differences between tokens. The slots of the model are therefore not the tokens themselves but an
-orthogonal rotation of them: slot 0 is Σ_l x_l/√L, the others are contrasts. Rotated tokens are as independent
-and as Gaussian as tokens are, and no query of slot 0 is ever read: 2(2L − 1) fields a head instead of 4L.
+A softmax over l does not change if a constant is added to all scores of a column, so only differences of
+queries between tokens matter. The slots of the model are therefore not the tokens themselves but an
+orthogonal rotation of them: slot 0 is Σ_l x_l/√L, the others are contrasts. Rotated tokens are also
+independent and Gaussian, and the query of slot 0 is never read: 2(2L − 1) fields per head instead of 4L.
 
-With two tokens, changing the sign of all keys turns every A into 1 − A and leaves the loss as it is. So if
+With two tokens, changing the sign of all keys turns every A into 1 − A and leaves the loss unchanged. So if
 queries and keys are orthogonal, in the teacher and at the start, they stay so, and their overlaps are not
-tracked. With three tokens the softmax of −s is no such mirror image.
+tracked. With three tokens there is no such symmetry.
 
-Two tokens and one head need less than the general drift: all moments are integrals over one pair of fields,
-the queries of student and teacher, of closed forms in the keys (``_two_tokens``).
+Two tokens and one head are simpler: all moments are integrals over one pair of fields, the queries of student
+and teacher, of closed forms in the keys (``_two_tokens``).
 """
 
 import dataclasses
@@ -39,10 +39,10 @@ from optlearn.models._two_tokens import Fineness, Pair, key_means, mean_loss, qu
 Masked = Literal["nothing", "tokens", "heads"]
 MASKED = ("nothing", "tokens", "heads")
 
-# Taken from the scores of hidden tokens: their weights are zero in double precision.
+# Subtracted from the scores of hidden tokens: their weights are then zero in double precision.
 HIDDEN = 1e4
 
-# Drifts are then good to 1e-5 for scores like the teacher's, to 3e-4 for β = 5 and Q = 2 (measured).
+# Drifts are then accurate to 1e-5 for scores like the teacher's, and to 3e-4 for β = 5 and Q = 2 (measured).
 FINENESS = Fineness(components=4, nodes=16)
 
 
@@ -57,11 +57,11 @@ class Attention(LearningModel):
     for the teacher; with ``tied`` weight h is both query and key of head h.
 
     Attributes:
-        branches: how many heads.
+        branches: number of heads.
         tied: whether a head's key is its query.
-        masked: what ``mask`` hides in training. "tokens": every output token sees itself and the next token
-            only, in student and teacher (a short context). "heads": the student has its first head only.
-        fineness: of the integrals for two tokens and one head.
+        masked: what ``mask`` hides in training. "tokens": every output token sees only itself and the next
+            token, in student and teacher (a short context). "heads": the student has only its first head.
+        fineness: resolution of the integrals for two tokens and one head.
     """
 
     limits = MappingProxyType(
@@ -120,7 +120,7 @@ class Attention(LearningModel):
         means = key_means(root * q, np.sqrt(2) * q_star, keys, self.fineness.components)
         pull_q, pull_k = root * variance * means.pull, root * variance * means.their_pull
         square = (root * variance) ** 2
-        # Both output tokens pull on one query, each on its own key.
+        # Both output tokens act on one query, each on its own key.
         spread_q = 2 * weights @ (square * means.key_square + pull_q**2)
         spread_k = 2 * weights @ (square * q**2 * means.square)
         along = -4 * eta * weights @ (q * pull_q)
@@ -143,7 +143,7 @@ class Attention(LearningModel):
         if not self.reduced:
             return super().refined()
         components, nodes = self.fineness
-        # Half again as many points, and an even number: mirror images are left out.
+        # 1.5 times as many points, and an even number: mirror images are left out.
         return dataclasses.replace(self, fineness=Fineness(components + 3, 2 * (3 * nodes // 4)))
 
     def _pairs(self, x: OrderParameters, variance: Array) -> tuple[Pair, Pair]:
@@ -169,14 +169,14 @@ class Attention(LearningModel):
         """(heads, L, L) attention of each head from fields (L, K) of the slots."""
         rotation = token_rotation(self.slots)
         queries, keys = (fields, fields) if self.tied else (fields[:, 0::2], fields[:, 1::2])
-        # The common part of the queries falls out of the softmax: it is not read.
+        # The common part of the queries cancels in the softmax and is not read.
         q, k = rotation[:, 1:] @ queries[1:], rotation @ keys
         scores = temperature * (q.T[:, :, None] * k.T[:, None, :])
         if self.masked == "tokens":
             visible = np.eye(self.slots) + np.roll(np.eye(self.slots), 1, axis=0)
             scores = scores - short * HIDDEN * jnp.asarray(1 - visible)[None]
         if self.slots == 2:
-            # The same in half the operations.
+            # An equivalent form with half the operations.
             first = jax.nn.sigmoid(scores[:, :1] - scores[:, 1:])
             return jnp.concatenate([first, 1 - first], axis=1)
         return jax.nn.softmax(scores, axis=1)
@@ -198,9 +198,9 @@ def attention(
 
     Args:
         tokens: L, tokens in a sample.
-        heads: how many; their outputs are averaged.
+        heads: number of heads; their outputs are averaged.
         T: (M, M) overlaps of the teacher's weights, in the order query, key of head 1, 2, … (tied: one weight
-            a head); a number for a multiple of the identity.
+            per head); a number for a multiple of the identity.
         eta: learning rate η.
         temperature: β, inverse temperature of the student in training; it is 1 at test time.
         sigma: standard deviation of the inputs.

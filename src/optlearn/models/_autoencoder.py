@@ -26,7 +26,7 @@ from optlearn._theory.spectrum import Spectrum, variances_by_cluster
 from optlearn.models._averages import ACTIVATIONS, Activation, cosine, diagonal
 
 # Overlaps of the centroids and of the initial weights of the paper's Fig. 3 (rows of R are
-# students), to be used as ``model.state(**FIG3_START, b=…)``.
+# students), for use as ``model.state(**FIG3_START, b=…)``.
 FIG3_OMEGA = ((0.94712242, 0.03127489), (0.03127489, 0.99002076))
 FIG3_START: Mapping[str, Any] = MappingProxyType(
     {
@@ -36,7 +36,7 @@ FIG3_START: Mapping[str, Any] = MappingProxyType(
 )
 
 # The same for the supplement's figure that compares theory with a simulation at N = 10⁴, as printed
-# there (but Ω₁₂, which is not printed). The printed R has rows of clusters; these rows are
+# there (except Ω₁₂, which is not printed). In the printed R rows are clusters; here they are
 # students.
 FIGS_OMEGA = ((0.976, -0.01355596), (-0.01355596, 1.014))
 FIGS_START: Mapping[str, Any] = MappingProxyType(
@@ -49,7 +49,7 @@ class Autoencoder(LearningModel):
 
     Slot 0 is the clean input (C clusters), slot 1 the noise.
 
-    Parameters (settings): ``learning_rate`` η; ``b_rate`` η_b of the skip (0: it stays); ``noise``
+    Parameters (settings): ``learning_rate`` η; ``b_rate`` η_b of the skip (0: fixed skip); ``noise``
     Δ in training; ``test_noise`` Δ_F of the error; ``N``, input dimension; ``sigma`` (C,) standard
     deviations and ``cluster_probabilities`` (C,); with augmentation ``batch``, noisy views of each
     clean sample.
@@ -97,7 +97,7 @@ class Autoencoder(LearningModel):
         return jnp.stack([clean, jnp.ones(())])
 
     def block_variances(self, latent: Latent, u: Settings) -> Array:
-        """(2, B) those of the clean input's cluster; the noise is white."""
+        """(2, B) block variances of the clean input's cluster, and of the white noise."""
         clean = self.assignment(latent)[0] @ self.cluster_variances()
         return jnp.stack([clean, jnp.ones_like(clean)])
 
@@ -125,7 +125,7 @@ class Autoencoder(LearningModel):
         dQ = correlated + correlated.T + parts.noisy_noisy(view * miss)
         dQ = dQ + parts.residual_residual(fed_back, view * parts.tau)
         if self.redrawn:
-            # Two views share x₁ only: of each, √(1−Δ) (2(1 − b√(1−Δ)) − √(1−Δ) Q) λ₁ is in common.
+            # Two views share only x₁: √(1−Δ) (2(1 − b√(1−Δ)) − √(1−Δ) Q) λ₁ is common to both.
             common = keep * (2 * (1 - parts.b * keep) * identity - keep * x.Q)
             dQ = dQ + (eta - view) * common @ parts.clean_clean(parts.var) @ common
         clean = parts.mean_var * x.R + (x.R * parts.p[None, :]) @ self.overlaps.Omega
@@ -164,7 +164,7 @@ class Autoencoder(LearningModel):
         return -u["b_rate"] * force
 
     def _skip_error(self, b: Array, power: Array, p: Array, u: Settings) -> Array:
-        """E‖x₁ − b x̃‖², what the skip alone leaves."""
+        """E‖x₁ − b x̃‖², the error of the skip alone."""
         power = power + (self._mean_Omega(p) / u["N"] if self.finite_size else 0.0)
         return u["N"] * (power * (1 - b * jnp.sqrt(1 - u["noise"])) ** 2 + b**2 * u["noise"])
 
@@ -242,7 +242,7 @@ def _block_drift(model: Autoencoder, x: OrderParameters, u: Settings) -> OrderPa
     parts, eta, noise, K = _block_moments(model, x, u), u["learning_rate"], u["noise"], model.students
     keep, b, identity = jnp.sqrt(1 - noise), x.extras["b"], np.eye(K)
     R = model.total(x).R
-    # E[field λ₁ᵀ] of students and centroids in each block: what means add, and what spreads add.
+    # E[field λ₁ᵀ] of students and centroids in each block: contributions of means and of spreads.
     mean_variance = parts.p @ parts.variance
     students = jnp.concatenate([x.Q, jnp.swapaxes(x.R, -1, -2)], axis=1)
     centroids = jnp.concatenate([x.R, jnp.asarray(model.block_overlaps.Omega)], axis=1)
@@ -250,7 +250,7 @@ def _block_drift(model: Autoencoder, x: OrderParameters, u: Settings) -> OrderPa
     noisy = (1 - noise) * clean + noise * students
     fed_back = parts.Q + 2 * b * identity
     A = jnp.einsum("bnk,kj->bnj", noisy, fed_back) - 2 * keep * clean
-    # 2P: the loss reads Q through λ̃ᵀQλ̃/2.
+    # 2P: the loss depends on Q through λ̃ᵀQλ̃/2.
     pull = parts.mean(parts.noisy)
     turn = A[:, :K] + jnp.einsum("bkj,ji->bki", x.Q, pull)
     spread = _block_spread(model, parts, fed_back, u) * jnp.asarray(model.spectrum.share)[:, None, None]
@@ -291,7 +291,7 @@ def _block_spread(model: Autoencoder, parts: _BlockMoments, fed_back: Array, u: 
     spread = weighed(by_clean) + parts.mean(by_noise)[None]
     if not model.redrawn:
         return spread
-    # Two views share x₁ only.
+    # Two views share only x₁.
     cross = (1 - noise) * weighed(quadratic(turned - identity, parts.clean))
     return spread / u["batch"] + (1 - 1 / u["batch"]) * cross
 
@@ -330,7 +330,7 @@ def autoencoder(
         cluster_probabilities: (C,); None for equal ones.
         trained_skip: if False the skip keeps its initial value, usually ``optimal_skip``.
         augmentation: train on ``batch`` noisy views of each clean sample.
-        batch: how many; a real number interpolates. Only with augmentation.
+        batch: number of views; a real number interpolates. Only with augmentation.
         finite_size: add to the error the term Ω_cc (1 − b√(1−Δ))² and to the skip's drift its 1/N
             correction, both of which the paper neglects.
         spectrum: of the clean inputs, perhaps with a row for each cluster (their covariances commute then);
@@ -395,5 +395,5 @@ def optimal_skip(noise: Array, sigma: Array, cluster_probabilities: Array | None
 
 
 def _trace(matrix: Array) -> Array:
-    # jnp.trace is a gather; this is cheaper to trace for the few nodes of a student.
+    # jnp.trace is a gather; for the few nodes of a student this is cheaper to trace.
     return jnp.sum(matrix * np.eye(matrix.shape[0]))

@@ -9,14 +9,15 @@ integer arrays that broadcast against each other, so that one call makes a whole
     I3(i, n, j)    = E[g'(λ_i) λ_n g(λ_j)] = G_nj J2(i, j) + G_in bend(i, j)    (Stein's lemma)
     I4(i, k, j, l) = E[g'(λ_i) g'(λ_k) g(λ_j) g(λ_l)]
 
-The form of I3 splits the index n off: a sum over j of I3 is two matrix products with the tables J2
+The form of I3 separates the index n: a sum over j of I3 is two matrix products with the tables J2
 and bend, so the (i, n, j) table itself is never needed in a drift.
 
-Soft steps. ``stretched_line`` has points for integrals over Gaussian fields in which steps are seen at any
+Soft steps. ``stretched_line`` gives points for integrals over Gaussian fields that resolve steps of any
 sharpness. A step of width δ needs points at distance δ; a Gaussian of width 1 needs few beyond that. The
-variable t = asinh(pξ − a) + asinh(qξ − b) has both, around two steps of sharpness p and q: points equally
-spaced in t lie 1/p apart at the first step, 1/q at the second, and thin out geometrically away from them. So
-the number of points that an accuracy needs grows only with the logarithm of the sharpness. The inverse is a
+variable t = asinh(pξ − a) + asinh(qξ − b) provides both, around two steps of sharpness p and q: points
+equally spaced in t lie 1/p apart at the first step, 1/q at the second, and thin out geometrically away from
+them. So the number of points for a given accuracy grows only with the logarithm of the sharpness. The inverse
+is a
 quadratic equation, sinh² t = A² + B² + 2AB cosh t with A = pξ − a and B = qξ − b. The equally spaced
 (trapezoidal) sum converges exponentially, since the integrand is smooth in t and vanishes at both ends.
 """
@@ -36,27 +37,28 @@ PairAverage = Callable[[Array, Array, Array], Array]
 # Two index arrays of equal length: the pairs (i[a], k[a]).
 Pairs = tuple[np.ndarray, np.ndarray]
 
-# Under square roots of norms and angles, whose derivatives are infinite at zero weights and at parallel ones.
-# It moves averages and errors by at most 3e-11.
+# Added under square roots of norms and angles, whose derivatives are infinite at zero and at parallel
+# weights. It changes averages and errors by at most 3e-11.
 FLOOR = 1e-20
-# How far points reach, over the fourth root of their number: what lies beyond falls with the error within.
+# Reach of the points over the fourth root of their number: the part beyond shrinks along with the error
+# inside.
 REACH = 2.3
-# How close points lie at a step, in its widths, and the sharpness below which a step is no reason for any:
-# the best of those tried, for products of up to four steps and slopes of sharpness 0 to 60.
+# Distance of points at a step, in units of its width, and the sharpness below which a step needs no points of
+# its own: the best values tried, for products of up to four steps and slopes of sharpness 0 to 60.
 DENSITY, SOFT = 0.7, 0.5
 
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation function with what is known of it.
+    """An activation function with its Gaussian averages.
 
     Attributes:
         name: key in ``ACTIVATIONS``.
         function: g, elementwise.
         breaks: where g or its derivative jumps; quadratures are cut there.
         I2, J2, bend: pair averages, see the module.
-        fourth: (gram, pairs (i, k), pairs (j, l)) → (P, P') table of I4; None where it has no
-            closed form, and then a drift has none.
+        fourth: (gram, pairs (i, k), pairs (j, l)) → (P, P') table of I4; None without a closed form,
+            and then the drift has none either.
     """
 
     name: str
@@ -114,7 +116,7 @@ def _erf_bend(gram: Array, i: Array, j: Array) -> Array:
 
 
 def _erf_I4(gram: Array, first: Pairs, second: Pairs) -> Array:
-    """g'(λ_i) g'(λ_k) is a Gaussian weight: under it the fields have a smaller covariance.
+    """I4, using that g'(λ_i) g'(λ_k) is a Gaussian weight that reduces the covariance of the fields.
 
     That covariance is G_jl − G_(j,ik) (1 + G_(ik,ik))⁻¹ G_(ik,l); its diagonal and the projections
     are made once for each pair (i, k) and node, then combined for each pair (j, l).
@@ -192,7 +194,7 @@ ACTIVATIONS = {
 
 
 def safe_root(square: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    """The square root of what round-off may make negative, with a finite derivative everywhere."""
+    """The square root of a number that round-off may make negative; its derivative is always finite."""
     return jnp.sqrt(jnp.maximum(square, 0.0) + FLOOR)
 
 
@@ -216,11 +218,11 @@ def both_below(h: Array, k: Array, angle: Array, nodes: int) -> Array:
 
     Plackett's identity: the value at independence plus an integral over the angle, whose integrand
     is smooth up to |angle| = π/2. With 24 ``nodes`` (Gauss-Legendre) it is accurate to 1e-11 up to a
-    correlation of 0.99 (measured); where h = k, a few are enough.
+    correlation of 0.99 (measured); for h = k, a few nodes are enough.
     """
     points, masses = np.polynomial.legendre.leggauss(nodes)
     h, k, half = (jnp.asarray(part) for part in (h, k, angle / 2))
-    # Of the angle alone, and so made once where it is the same for many h and k.
+    # Depends on the angle alone, so it is computed once if many h and k share it.
     theta = half[..., None] * jnp.reshape(points + 1, (1,) * half.ndim + (-1,))
     inverse = 1 / jnp.cos(theta) ** 2
     tilt, mass = inverse * jnp.sin(theta), half[..., None] * jnp.reshape(masses, (1,) * half.ndim + (-1,))
@@ -267,15 +269,15 @@ def stretched_line(
 
 
 def sharpest(steps: Step) -> Step:
-    """One step (P,) in the place of several (P, S), close to the sharpest of them; smooth in all."""
+    """One step (P,) that replaces several (P, S), close to the sharpest of them; smooth in all."""
     size = (steps.sharpness**2 + 1e-3) ** 2
     share = size / jnp.sum(size, axis=-1, keepdims=True)
-    # The sign of a step does not matter to where it is: turn all the same way before taking a mean.
+    # A step's sign does not affect its position: align the signs before taking a mean.
     up = steps.sharpness / jnp.sqrt(steps.sharpness**2 + 1e-6)
     return Step(*(jnp.sum(share * up * part, axis=-1) for part in steps))
 
 
 def _scale(step: Step) -> tuple[Array, Array]:
-    """(P, 1) density of points at a step, and that times its place."""
+    """(P, 1) density of points at a step, and density times position."""
     size = jnp.sqrt(SOFT**2 + step.sharpness**2)
     return DENSITY * size[:, None], (DENSITY * step.shift * step.sharpness / size)[:, None]

@@ -98,7 +98,7 @@ class Committee(LearningModel):
         )
 
     def closed_moments(self, x: OrderParameters, u: Settings) -> ClosedMoments | None:
-        """Those of the closed drift."""
+        """Moments of the closed drift."""
         if not self._closed():
             return None
         pulled, bent, spread, v = self._moments(x, u)
@@ -158,7 +158,7 @@ class Committee(LearningModel):
 
     @classmethod
     def _like(cls, other: "Committee", parameters: dict[str, Array]) -> Self:
-        """A model of this class that is ``other`` in all but its parameters."""
+        """A model of this class with the fields of ``other``, except its parameters."""
         parts = {part.name: getattr(other, part.name) for part in dataclasses.fields(other)}
         return cls(**parts | {"parameters": parameters})
 
@@ -169,7 +169,7 @@ class Committee(LearningModel):
         return x.v if self.heads else jnp.ones((self.students, 1))
 
     def _feedback(self, x: OrderParameters, u: Settings) -> Array:
-        """(K, max(H, 1)) F, the weights through which errors come back to the students: the readout."""
+        """(K, max(H, 1)) F, the weights that propagate errors back to the students: the readout."""
         return self._readout(x)
 
     def _signed(self, x: OrderParameters, rescaling: Array = 1.0) -> Array:
@@ -266,7 +266,7 @@ def committee(
         task_share: (H,) probabilities of the tasks in training; None for equal ones.
         test_share: (H,) their weights in the error; None for equal ones.
         readout_rate: η_v; None for η.
-        spectrum: of the inputs; None: they spread alike in all directions.
+        spectrum: spectrum of the inputs; None: isotropic inputs.
 
     Returns:
         A model with order parameters Q, M and, with heads, v.
@@ -321,7 +321,7 @@ class Continual(Committee):
         return super().latents(self._as_committee(u))
 
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters | None:
-        """That of the committee, trained on the present task; with own rates, a mean over tasks."""
+        """The committee's drift, trained on the present task; with own rates, a mean over tasks."""
         if not self.own_rates or not self._closed():
             return super().closed_drift(x, self._as_committee(u))
         drifts = []
@@ -333,7 +333,7 @@ class Continual(Committee):
         return jax.tree.map(lambda *each: sum(s * d for s, d in zip(shares, each, strict=True)), *drifts)
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
-        """That of the committee; with own rates, times that of the sample's task, as SGD sees it."""
+        """The committee's gradient; with own rates, times the rate of the sample's task."""
         loss = super().loss(fields, x, latent, u)
         if not self.own_rates:
             return loss
@@ -374,7 +374,7 @@ def continual(
         tasks: M, tasks; each is a teacher of one node.
         similarity: overlap T_mm' of any two teachers, which have norm 1; from 0 (nothing in common) to 1
             (the same task).
-        K: hidden nodes of the student; None for one a task.
+        K: hidden nodes of the student; None for one per task.
         activation: of all nodes, "erf" (erf(λ/√2)), "relu" or "linear".
         sigma_n: standard deviation of the label noise.
         eta: learning rate η.
@@ -475,7 +475,7 @@ def _add_diagonal(table: Array, diagonal: Array) -> Array:
 
 
 def _multiplicity(nodes: int) -> np.ndarray:
-    """How many ordered pairs each unordered one stands for: 1 or 2."""
+    """Number of ordered pairs for each unordered one: 1 or 2."""
     first, second = np.triu_indices(nodes)
     return np.where(first == second, 1.0, 2.0)
 

@@ -2,7 +2,7 @@
 
 A sample has a relevant slot x₁ (variance 1), whose sign along the teacher is the label, and an
 irrelevant slot x₂ of variance Δ, the difficulty. The student erf((λ₁₁ + λ₂₂)/2) has weights on
-both; it must learn to follow the teacher with the first and to forget the second. Q₁₂ stays zero
+both; it must learn to align the first with the teacher and to ignore the second. Q₁₂ stays zero
 and M₂₁ is never read.
 """
 
@@ -45,7 +45,7 @@ class Curriculum(LearningModel):
         return u["weight_decay"] * (x.Q[0, 0] + x.Q[1, 1]) / 4
 
     def latents(self, u: Settings) -> Latents:
-        """The difficulty of a training sample: that of the settings."""
+        """The difficulty of a training sample, as in the settings."""
         return Latents.single(difficulty=u["difficulty"])
 
     def test_latents(self, u: Settings) -> Latents:
@@ -71,7 +71,8 @@ class Curriculum(LearningModel):
         spread = 2 / np.pi**2 * eta**2 * narrowing * spread
         decay = u["weight_decay"] * eta
         if self.spectrum is not None:
-            # What acts on a field is the same in all blocks; each has its own part c_b of the covariances.
+            # The factors of fields are the same in all blocks; each block has its own part c_b of the
+            # covariances.
             variance = jnp.asarray(self.spectrum.variance)
             towards, fed = 2 / np.pi * eta / label, jnp.asarray(self.spectrum.share) * variance * spread
             M, T_b = x.M[:, 0, 0], jnp.asarray(self.block_overlaps.T)[:, 0, 0]
@@ -129,11 +130,11 @@ def curriculum(
     Args:
         Delta: variance of the irrelevant slot of easy and hard samples; training starts with easy
             ones.
-        T: squared norm of the teacher over N; under a spectrum also one number for each block.
+        T: squared norm of the teacher over N; under a spectrum, optionally one number per block.
         eta: learning rate η.
         weight_decay: λ of the penalty λ(Q₁₁ + Q₂₂)/4; the drift holds λ̄ = λη.
         easy_share: share of easy samples in the test set.
-        spectrum: of both slots; None: they spread alike in all directions.
+        spectrum: spectrum of both slots; None: isotropic inputs.
 
     Returns:
         A model with order parameters Q11, Q22 and M11.

@@ -4,8 +4,8 @@ The first layer has K units erf(λ_k/√2) of the large input. Behind it come na
 linear output, all of them trained: layer 2 is (H, K), layer 3 (H, H), …, and the last one a vector. The label
 is sin(ω λ*) plus noise, so that the direction w* and the wave have to be found together.
 
-All functions are odd, so that biases would stay at zero. Given the student's fields, the teacher's one is
-normal, and the averages of its wave are known; what is left is a quadrature over the K fields of the student.
+All functions are odd, so biases would stay at zero. Given the student's fields, the teacher's field is
+normal, and the averages of its wave are known; only a quadrature over the student's K fields remains.
 """
 
 from dataclasses import replace
@@ -30,7 +30,7 @@ NODES = {1: 80, 2: 32}
 FEWEST = 16
 
 
-class Given(NamedTuple):
+class Points(NamedTuple):
     """The fields of the student at P points, and means of the teacher's field and its wave given them."""
 
     weights: Float[Array, " P"]
@@ -44,8 +44,8 @@ class Given(NamedTuple):
 class Deep(LearningModel):
     """A network of narrow layers, with one teacher. Built by ``deep``.
 
-    Parameters: ``learning_rate`` of the first layer, a ``layer2_rate``, … of each of the others or one
-    ``head_rate`` of them all, ``frequency`` ω, ``sigma_n``, ``batch``.
+    Parameters: ``learning_rate`` of the first layer, ``layer2_rate``, … of the others or one ``head_rate``
+    for all of them, ``frequency`` ω, ``sigma_n``, ``batch``.
 
     Attributes:
         nodes: nodes in each field of the student.
@@ -54,7 +54,7 @@ class Deep(LearningModel):
     nodes: int = field(static=True, kw_only=True)
 
     def output(self, fields: Float[Array, " K"], trained: dict[str, Array]) -> Float[Array, ""]:
-        """What the network says, given the fields of its first layer."""
+        """Output of the network, given the fields of its first layer."""
         *inner, last = (trained[name] for name in self.trained)
         units = ACTIVATIONS["erf"].function(fields)
         for layer in inner:
@@ -72,17 +72,17 @@ class Deep(LearningModel):
 
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters:
         """By a quadrature over the student's fields alone."""
-        given = self._given(x, u)
+        points = self._points(x, u)
         by_fields = jax.value_and_grad(self.output, argnums=(0, 1))
-        output, (slope, by_trained) = jax.vmap(by_fields, (0, None))(given.student, x.trained)
-        wrong = given.weights * (output - given.wave)
+        output, (slope, by_trained) = jax.vmap(by_fields, (0, None))(points.student, x.trained)
+        wrong = points.weights * (output - points.wave)
         towards = jnp.concatenate(
             [
-                given.student.T @ (wrong[:, None] * slope),
-                (given.weights * (output * given.teacher - given.product))[None] @ slope,
+                points.student.T @ (wrong[:, None] * slope),
+                (points.weights * (output * points.teacher - points.product))[None] @ slope,
             ]
         )
-        noisy = given.weights * (self._square(given, output) + u["sigma_n"] ** 2)
+        noisy = points.weights * (self._square(points, output) + u["sigma_n"] ** 2)
         spread = slope.T @ (noisy[:, None] * slope) / u["batch"]
         dQ, dM, dR = rows_drift(self, x, u, towards, spread, jnp.zeros((self.students, self.students)))
         pull = {name: jnp.tensordot(wrong, by, axes=1) for name, by in by_trained.items()}
@@ -91,9 +91,9 @@ class Deep(LearningModel):
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array:
         """½ E[(sin ωλ* − output)²]."""
-        given = self._given(x, u)
-        output = jax.vmap(self.output, (0, None))(given.student, x.trained)
-        return given.weights @ self._square(given, output) / 2
+        points = self._points(x, u)
+        output = jax.vmap(self.output, (0, None))(points.student, x.trained)
+        return points.weights @ self._square(points, output) / 2
 
     def refined(self) -> Self:
         """Twice the nodes."""
@@ -104,20 +104,20 @@ class Deep(LearningModel):
         F = partial_cholesky(gram_matrix(x, self.overlaps), tuple(range(self.students + 1)))
         return {"cosine": jnp.linalg.norm(F[-1, :-1]) / jnp.sqrt(self.overlaps.T[0, 0])}
 
-    def _square(self, given: Given, output: Array) -> Array:
-        return output**2 - 2 * output * given.wave + given.square
+    def _square(self, points: Points, output: Array) -> Array:
+        return output**2 - 2 * output * points.wave + points.square
 
-    def _given(self, x: OrderParameters, u: Settings) -> Given:
+    def _points(self, x: OrderParameters, u: Settings) -> Points:
         K, omega = self.students, u["frequency"]
         F = partial_cholesky(gram_matrix(x, self.overlaps), tuple(range(K + 1)))
         points, weights = GaussHermite(self.nodes).points((False,) * K)
-        # Output and wave are odd: the other half of the points says the same.
+        # Output and wave are odd: the other half of the points gives the same.
         half = points.shape[0] // 2
         points, weights = points[:half], 2 * weights[:half]
         mean, variance = points @ F[K, :K], F[K, K] ** 2
         kept = jnp.exp(-(omega**2) * variance / 2)
         sine, cosine = jnp.sin(omega * mean), jnp.cos(omega * mean)
-        return Given(
+        return Points(
             weights,
             points @ F[:K, :K].T,
             mean,
@@ -142,14 +142,14 @@ def deep(
     """A network of ``depth`` layers, all trained, that learns sin(ωλ*) of one direction.
 
     Args:
-        depth: layers of weights, at least 2: that of the input, tanh layers, a linear output.
+        depth: number of weight layers, at least 2: input layer, tanh layers, linear output.
         width: H, units in each hidden layer but the first.
         K: units of the first layer, of the large input.
         frequency: ω of the wave.
         sigma_n: standard deviation of the label noise.
         eta: learning rate of the first layer.
-        rates: (depth − 1,) learning rates of the others; None for η, also where that is controlled.
-        head_rate: one learning rate for all of them, instead.
+        rates: (depth − 1,) learning rates of the other layers; None for η, also if η is controlled.
+        head_rate: instead of ``rates``, one learning rate for all of them.
         batch: fresh samples in each step.
 
     Returns:

@@ -1,15 +1,15 @@
 """Deep linear networks under gradient flow: mode by mode for balanced starts, or as matrices.
 
-A chain of L linear layers learns the correlations Σ of outputs with inputs. In the singular vectors of Σ,
-modes do not meet; if all layers start alike, each has the weight b in a mode of strength a = b^L, and
+A chain of L linear layers learns the correlations Σ of outputs with inputs. In the basis of singular vectors
+of Σ, modes decouple; if all layers start alike, each has the weight b in a mode of strength a = b^L, and
 
     ḃ = η [G b^{L−1} (s − λ G b^L) − λ_w b],        that is    ȧ = L η a^{2−2/L} G (s − λ G a) − L η λ_w a,
 
-with s the mode's correlation, λ the variance of its input, λ_w a weight decay and G a gain on the network's
-output. Written in b the flow is a polynomial at any depth. The gain is an effort: it makes the error smaller
-now and lets the layers learn faster, and costs something.
+where s is the mode's correlation, λ the variance of its input, λ_w a weight decay and G a gain on the
+network's output. In terms of b the flow is polynomial at any depth. The gain models effort: it reduces the
+error immediately and lets the layers learn faster, but has a cost.
 
-Tasks that share their singular vectors differ in s and λ; the parameter ``task`` says which is trained.
+Tasks that share their singular vectors differ in s and λ; the parameter ``task`` sets which one is trained.
 """
 
 from collections.abc import Sequence
@@ -72,11 +72,11 @@ class DeepLinear(System):
         output = u["gain"] * _power(jnp.asarray(x["weight"]), self.depth)
         s, variance = jnp.asarray(self.correlations), jnp.asarray(self.variances)
         missed = s - variance * output[None, :]
-        # Where a task does not show a mode, s and λ are 0.
+        # If a mode is absent from a task, its s and λ are 0.
         return jnp.sum(missed**2 / jnp.where(variance > 0, variance, 1.0), axis=1) / 2
 
     def observables(self, x: Array, u: Settings) -> dict[str, Array]:
-        """Strengths of the modes, and errors of the tasks where there are several."""
+        """Strengths of the modes, and with several tasks their errors."""
         strengths, errors = _power(jnp.asarray(x["weight"]), self.depth), self._errors(x, u)
         named = {f"a{i + 1}": strengths[i] for i in range(strengths.shape[0])}
         several = errors.shape[0] > 1
@@ -98,8 +98,8 @@ class DeepMatrices(System):
     Attributes:
         correlation: (outputs, inputs) E[y xᵀ].
         covariance: (inputs, inputs) E[x xᵀ].
-        power: E[y yᵀ]'s trace, which the error of an optimal network leaves nothing of if labels are linear.
-        widths: of inputs, hidden layers and outputs.
+        power: trace of E[y yᵀ]; an optimal network has zero error if labels are linear in the inputs.
+        widths: widths of inputs, hidden layers and outputs.
     """
 
     limits = MappingProxyType(_LIMITS)
@@ -157,7 +157,7 @@ class DeepMatrices(System):
 
 
 def task_shares(u: Settings, tasks: int) -> Float[Array, " tasks"]:
-    """(tasks,) which is trained: one-hot at whole numbers, two shares between them."""
+    """(tasks,) training shares: one-hot at whole numbers, two shares between them."""
     if tasks == 1:
         return jnp.ones(1)
     return jnp.maximum(1 - jnp.abs(u["task"] - np.arange(float(tasks))), 0.0)
@@ -184,8 +184,8 @@ def deep_linear(
     Args:
         depth: L, layers.
         modes: (n,) s, correlations of the modes; (tasks, n) for several tasks.
-        variances: λ of the modes' inputs, in the shape of ``modes`` or one number; where it is 0, a task does
-            not show the mode, whose s must be 0 there.
+        variances: λ of the modes' inputs, in the shape of ``modes`` or one number; 0 if a mode is absent from
+            a task, and then its s must be 0 there.
         test_share: (tasks,) weights of the tasks in the error; None for equal ones.
         eta: learning rate η: time is counted in steps of a rate of 1.
     """
@@ -227,7 +227,7 @@ def deep_matrices(
     inputs = check.gram("covariance", 1.0 if covariance is None else covariance, table.shape[1])
     if np.linalg.eigvalsh(inputs)[0] <= 0:
         check.fail("covariance", covariance, "must be positive definite")
-    # Labels that are linear in the inputs: nothing is left of them at the optimum.
+    # Labels linear in the inputs, so that the optimal error is zero.
     power = np.asarray(np.sum(np.linalg.solve(inputs, table.T).T * table))
     settings: dict[str, Any] = {**_SETTINGS, "learning_rate": check.number("eta", eta, 0.0)}
     return DeepMatrices(table, inputs, power, (table.shape[1], *hidden, table.shape[0]), settings)

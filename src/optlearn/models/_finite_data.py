@@ -40,21 +40,22 @@ from optlearn._theory.spectrum import marchenko_pastur_nodes, marchenko_pastur_t
 SETTINGS = MappingProxyType(
     {"learning_rate": 0.5, "weight_decay": 0.0, "batch": 1.0, "input_noise": 0.0, "label_noise": 0.0}
 )
-# Errors of the test error are about the square of this, times up to a hundred.
+# The relative error of the test error is about the square of this, times up to a hundred.
 UNRESOLVED = 1e-4
-# Eigenvalues far below this, in units of their mean, are all alike: they are learned after dozens of passes.
+# Eigenvalues far below this, in units of their mean, behave alike: they are learned only after dozens of
+# passes.
 SMALL = 0.03
-# Points of collocation in a panel, and panels in an advance, each twice as long as the one before.
+# Collocation points in a panel, and panels in an advance, each twice as long as the previous one.
 POINTS, PANELS = 6, 5
 # Terms of the series that starts the recurrence of ``exponential_moments`` below 1.
 TERMS = 16
 
 
 class Modes(System):
-    """What all linear students on fixed samples share; a subclass knows three errors of its state.
+    """Base of linear students on fixed samples; a subclass defines three mean squares of its state.
 
     The state holds ``response`` h and ``variance`` ν, each (J,). Weights start at random (variance Q) or at
-    zero, without knowledge of the task.
+    zero, uncorrelated with the task.
 
     Attributes:
         eigenvalues: (J,) s of the samples' covariance XᵀX/n, whose mean is about 1.
@@ -118,12 +119,12 @@ class FiniteData(Modes):
     Labels are y = w*·x/√N + σz, with ‖w*‖² = TN. The test error is measured against labels without noise.
 
     Args:
-        kappa: κ = n/N, samples for each weight.
+        kappa: κ = n/N, samples per weight.
         noise: σ², variance of the noise in the labels of the samples.
         T: squared norm of the teacher over N.
-        nodes: how many Gauss nodes of the spectrum; errors fall exponentially, and 4√(s_max ∫η dα) + 4 give
-            1e-11. Training that goes on for longer than the nodes can describe is an error. Or a pair:
-            eigenvalues and their shares.
+        nodes: number of Gauss nodes of the spectrum; errors fall exponentially, and 4√(s_max ∫η dα) + 4 nodes
+            give 1e-11. Training longer than the nodes can describe is an error. Or a pair: eigenvalues and
+            their shares.
     """
 
     shares: Float[Array, " J"]
@@ -156,7 +157,7 @@ class FiniteData(Modes):
 
     @staticmethod
     def from_data(X: Array, y: Array, X_test: Array, y_test: Array, **options: Any) -> "OwnData":
-        """The same student on data of your own, such as the features of a network; see ``OwnData``."""
+        """The same student on your own data, such as the features of a network; see ``OwnData``."""
         return own_data(X, y, X_test, y_test, **options)
 
     @property
@@ -184,7 +185,7 @@ class FiniteData(Modes):
 
     @property
     def bayes_error(self) -> float:
-        """The test error of the best estimator from these samples, a floor of every schedule."""
+        """The test error of the best estimator from these samples: a lower bound for every schedule."""
         ridge = self.noise / self.kappa
         return float(np.sum(self.shares * self.T * ridge / (self.eigenvalues * self.T + ridge)))
 
@@ -193,14 +194,14 @@ class FiniteData(Modes):
         return {**super().observables(x, u), "M": self.alignment(x)}
 
     def check(self, x: Array) -> str | None:
-        """Variances are not negative; the response has no details between the nodes of the spectrum."""
+        """Raise if variances are negative, or the response has details between the nodes of the spectrum."""
         lowest, response = np.min(x["variance"]), np.asarray(x["response"])
         if lowest < -1e-9:
             return f"variance = {lowest:.3g}; a variance cannot be negative"
         details = np.max(np.abs(self.tail @ response), initial=0.0)
         if details > UNRESOLVED * np.sqrt(np.sum(self.shares * response**2)):
             count = len(self.eigenvalues)
-            return f"response is finer than {count} nodes of the spectrum describe; give more nodes"
+            return f"response varies more than {count} nodes of the spectrum can describe; use more nodes"
         return None
 
     run_advice = ""
@@ -215,8 +216,8 @@ class LargeBatch(System):
 
     Args:
         data: the samples.
-        distinct: whether the samples of a batch are all different; with β = κ that is gradient descent on all
-            of them, without noise. Else they are drawn with replacement.
+        distinct: whether the samples of a batch are all different; with β = κ this is gradient descent on all
+            of them, without noise. Otherwise they are drawn with replacement.
     """
 
     data: FiniteData
@@ -244,13 +245,13 @@ class LargeBatch(System):
         return self.data.start(Q)
 
     def advance(self, x: Array, u: Settings, length: Array) -> Array:
-        """The state after one step, or where it is if ``length`` is shorter than that."""
+        """The state after one step, or unchanged if ``length`` is shorter than a step."""
         epsilon, beta, s = u["learning_rate"], u["batch"], self.data.eigenvalues
         keep = 1 - epsilon * (s + u["weight_decay"])
         spared = 1 - beta / self.data.kappa if self.distinct else 1.0
         fed = epsilon**2 / beta * spared * self.data.train_error(x)
         moved = {"response": keep * x["response"] + epsilon, "variance": keep**2 * x["variance"] + fed * s}
-        # A map has nothing between its steps; ends of intervals carry round-off.
+        # A map has no states between its steps; ends of intervals carry round-off.
         arrived = length > 1 - 1e-9
         return {name: jnp.where(arrived, moved[name], x[name]) for name in moved}
 
@@ -259,7 +260,7 @@ class LargeBatch(System):
         return self.data.error(x, u)
 
     def observables(self, x: Array, u: Settings) -> dict[str, Array]:
-        """Those of the data."""
+        """Observables of the data."""
         return self.data.observables(x, u)
 
     def check_specification(self, x: Array, u: Settings) -> None:
@@ -293,14 +294,14 @@ class OwnData(Modes):
     """A linear or ridge student on given data. Built by ``FiniteData.from_data``.
 
     Inputs are divided by their root mean square, so that the mean eigenvalue is 1 and a learning rate below
-    twice the batch is stable. In the units of your own training loop (loss ½(f − y)², weights of the inputs
-    as given) the learning rate is η / ``input_power``, and the weight decay λ · ``input_power`` / N.
+    twice the batch is stable. In the units of your own training loop (loss ½(f − y)², original inputs) the
+    learning rate is η / ``input_power``, and the weight decay λ · ``input_power`` / N.
 
     Attributes:
         train, test, squared_norm: the three mean squares.
-        input_power: mean of ‖x‖², over samples as they were given.
-        N: entries of an input.
-        n: samples.
+        input_power: mean of ‖x‖² over the original samples.
+        N: input dimension.
+        n: number of samples.
     """
 
     train: Quadratic
@@ -329,13 +330,13 @@ class OwnData(Modes):
 
     @float64
     def advance(self, x: Array, u: Settings, length: Array) -> Array:
-        """Panel after panel, the first ones short: that is when, after a change, the stiffest modes move."""
+        """Advance panel by panel; the first ones are short because stiff modes move right after a change."""
         fractions = jnp.asarray(np.diff(np.append(0.0, 2.0 ** np.arange(1 - PANELS, 1))))
         end, _ = jax.lax.scan(lambda state, part: (self._panel(state, u, part * length), None), x, fractions)
         return end
 
     def _panel(self, x: Array, u: Settings, d: Array) -> Array:
-        """Exponential collocation: the residual is a polynomial over the panel, all else is exact."""
+        """Exponential collocation: the residual is a polynomial over the panel, everything else is exact."""
         eta, extra, s = u["learning_rate"], u["input_noise"], jnp.asarray(self.eigenvalues)
         ends, coefficients = collocation(POINTS)
         y = jnp.outer(ends, eta * d * (s + (u["weight_decay"] + extra)))  # (m + 1, J): points, and the end
@@ -343,7 +344,7 @@ class OwnData(Modes):
         h = decay * x["response"][None] + eta * d * ends[:, None] * first
         kept = decay**2 * x["variance"][None]
         fed = eta**2 / u["batch"] * d * (s + extra)
-        # (m + 1, m, J): what a residual of 1 at a point, with its polynomial, leaves behind in each mode.
+        # (m + 1, m, J): response of each mode to a residual of 1 at a point, with its Lagrange polynomial.
         reach = jnp.einsum("ilk,kij,j->ilj", coefficients, exponential_moments(2 * y, POINTS), fed)
         weights = self.train.b + extra * self.squared_norm.b
         mean = self.train.of_response(h) + extra * self.squared_norm.of_response(h) + u["label_noise"]
@@ -355,7 +356,7 @@ class OwnData(Modes):
 def exponential_moments(z: Array, count: int) -> Array:
     """(count, …) ∫₀¹ exp(−z(1 − t)) tᵏ/k! dt for k = 0 … count − 1 and z ≥ 0."""
     small = z < 1
-    # Below 1 downwards from a series, above 1 upwards: each is stable there.
+    # Below 1 the recurrence is stable downwards from a series, above 1 upwards.
     near, far = jnp.where(small, z, 0.5), jnp.where(small, 2.0, z)
     term = jnp.full(jnp.shape(z), 1 / factorial(count))
     last = term
@@ -393,9 +394,9 @@ def own_data(X: Array, y: Array, X_test: Array, y_test: Array, *, nodes: int | N
     Args:
         X: (n, N) inputs or features of the samples.
         y: (n,) their labels, any numbers.
-        X_test: (n_test, N) inputs that are held out.
+        X_test: (n_test, N) held-out inputs.
         y_test: (n_test,) their labels.
-        nodes: eigenvalues that stand for all of them, if there are more; None: take all.
+        nodes: maximum number of eigenvalues, which then represent all; None: use all.
     """
     X, y, X_test, y_test = _checked(X, y, X_test, y_test)
     if nodes is not None:
@@ -405,7 +406,7 @@ def own_data(X: Array, y: Array, X_test: Array, y_test: Array, *, nodes: int | N
     scale = np.sqrt(power / N)
     X, X_test = X / scale, X_test / scale
     s, basis = np.linalg.eigh(X.T @ X / n)
-    # Directions without data have no eigenvalue but round-off, and nothing is learned there.
+    # Eigenvalues of directions without data are round-off, and nothing is learned there.
     s = np.where(s < 1e-12 * s[-1], 0.0, s)
     projected = X_test @ basis
     q = np.where(s > 0, basis.T @ (X.T @ y) * np.sqrt(N) / n, 0.0)
@@ -414,7 +415,7 @@ def own_data(X: Array, y: Array, X_test: Array, y_test: Array, *, nodes: int | N
     eigenvalues, spread = compress(s, nodes)
 
     def quadratic(constant: float, A: np.ndarray, a: np.ndarray, b: np.ndarray) -> Quadratic:
-        """In the responses and variances of all modes, as one in those of the nodes."""
+        """Converts a mean square in all modes to one in the nodes."""
         return Quadratic(np.asarray(constant), spread.T @ A @ spread / N, a @ spread / N, b @ spread / N)
 
     return OwnData(
@@ -431,7 +432,7 @@ def own_data(X: Array, y: Array, X_test: Array, y_test: Array, *, nodes: int | N
 def compress(
     s: Float[np.ndarray, " N"], nodes: int | None
 ) -> tuple[Float[np.ndarray, " J"], Float[np.ndarray, "N J"]]:
-    """(J,) eigenvalues that stand for all (N,), and the interpolation (N, J) from them.
+    """(J,) eigenvalues that represent all (N,), and the interpolation (N, J) from them.
 
     Chebyshev points in log(s + SMALL): responses and variances are smooth there, at any training time.
     """
@@ -441,7 +442,7 @@ def compress(
     angles = (np.arange(nodes) + 0.5) * np.pi / nodes
     points = np.cos(angles)
     at = 2 * place / place.max() - 1
-    # Barycentric interpolation; an eigenvalue that is a point gets that point's value.
+    # Barycentric interpolation; an eigenvalue that coincides with a point gets that point's value.
     weights = (-1.0) ** np.arange(nodes) * np.sin(angles)
     difference = at[:, None] - points
     exact = difference == 0

@@ -1,4 +1,4 @@
-"""Gated networks: half of the nodes decide, sample by sample, whether the other half is heard.
+"""Gated networks: half of the nodes decide, sample by sample, whether the other half contributes.
 
 The output of K nodes is Σ_k λ_{K/2+k} g(λ_k), k = 1…K/2: linear *values*, each times a *gate*
 g(λ) = 1 − s + s Φ(γ(λ − θ)) with the normal distribution function Φ. γ is the gain (0: half open
@@ -33,10 +33,10 @@ from optlearn.models._averages import (
     stretched_line,
 )
 
-# What the parameter ``gate`` may be, and its lowest and highest value. A gain below 0 would be
-# one above 0 of the opposite weights and threshold.
+# Meanings of the parameter ``gate``, with its lowest and highest value. A gain below 0 equals one
+# above 0 with the opposite weights and threshold.
 GATES = {"gain": (0.0, np.inf), "threshold": (-np.inf, np.inf), "switch": (0.0, 1.0)}
-# Nodes in the field of each own gate, by the number of these; for more, the generic quadrature takes over.
+# Nodes in the field of each student gate, by the number of gates; for more, the generic quadrature is used.
 NODES = {1: 31, 2: 21}
 # Nodes of the bivariate normal law of the teacher's gates, of one and of two of them.
 ANGLES, PAIR_ANGLES = 4, 8
@@ -49,13 +49,13 @@ class Gating(LearningModel):
 
     Parameters (settings): ``learning_rate`` η; ``batch`` (fresh samples a step); ``sigma_n``,
     standard deviation of the label noise; ``gate`` in training and ``test_gate`` in the error: the
-    student's gain, threshold or switch, as ``control`` says; ``gain`` and ``threshold`` of the
-    student, where they are not the gate; ``teacher_gain`` and ``teacher_threshold``.
+    student's gain, threshold or switch, depending on ``control``; ``gain`` and ``threshold`` of the
+    student, unless they are the gate; ``teacher_gain`` and ``teacher_threshold``.
 
     Attributes:
-        control: "gain", "threshold" or "switch": what ``gate`` is.
-        nodes: nodes in the field of each own gate; 0: by the generic quadrature.
-        fineness: by how much more nodes there are for the teacher's gates than by default.
+        control: "gain", "threshold" or "switch": the meaning of ``gate``.
+        nodes: nodes in the field of each student gate; 0: use the generic quadrature.
+        fineness: factor of the default number of nodes for the teacher's gates.
     """
 
     limits = MappingProxyType(
@@ -74,7 +74,7 @@ class Gating(LearningModel):
         return (target + u["sigma_n"] * fields.noise - output) ** 2 / 2
 
     def check_parameter(self, name: str, value: Array) -> None:
-        """The gate has the limits of what it is."""
+        """Limits of the gate, depending on its meaning."""
         super().check_parameter(name, value)
         if name in ("gate", "test_gate") and not isinstance(value, jax.core.Tracer):
             Arguments(type(self).__name__).number(name, value, *GATES[self.control])
@@ -84,7 +84,7 @@ class Gating(LearningModel):
         return {**u, "gate": u["test_gate"]}
 
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters | None:
-        """Values and the teacher's gates in closed form; a quadrature over the own gates is left.
+        """Values and the teacher's gates in closed form, with a quadrature over the student's gates.
 
         Values a and b of student and teacher are independent of the gates, the residual is
         e = g*·b − g·a + σ_n z, and minus the gradient is e a_k g'_k for a gate, e g_k for a value.
@@ -97,7 +97,7 @@ class Gating(LearningModel):
         # E[e a] and E[e b] at each point.
         pull, their_pull = gates.their_openness @ M.T - g @ Q, gates.their_openness @ T - g @ M
         steps = (w * slope * pull).T
-        # A teacher's gate is its projection on the own gates plus a remainder (Stein's lemma).
+        # A teacher's gate is its projection on the student's gates plus a remainder (Stein's lemma).
         bound = gates.remainder @ (M * ((w * slope).T @ gates.their_slope)).T
         gates_Q, gates_M = steps @ gates.fields, steps @ gates.their_fields + bound.T
         values_Q, values_M = (w * g).T @ pull, (w * g).T @ their_pull
@@ -117,14 +117,14 @@ class Gating(LearningModel):
         )
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
-        """½ E[(target − output)²] with the gate of test time."""
+        """½ E[(target − output)²] with the gate at test time."""
         if not self.nodes:
             return None
         gates = self._given_gates(x, self.test_settings(u))
         return gates.weights @ self._square(gates) / 2
 
     def refined(self) -> Self | None:
-        """Twice the nodes, none of them the same but the outermost."""
+        """Twice the nodes; only the outermost ones coincide."""
         if not self.nodes:
             return super().refined()
         return dataclasses.replace(self, nodes=2 * self.nodes + 1, fineness=2 * self.fineness)
@@ -142,7 +142,7 @@ class Gating(LearningModel):
         return 1 - on + on * value, on * slope
 
     def _shape(self, u: Settings) -> tuple[Array, Array, Array]:
-        """Gain, threshold and switch of the own gates."""
+        """Gain, threshold and switch of the student's gates."""
         setting = {"switch": jnp.ones(()), **u, self.control: u["gate"]}
         return setting["gain"], setting["threshold"], setting["switch"]
 
@@ -179,10 +179,10 @@ class Gating(LearningModel):
         )
 
     def _points(self, gram: Array, factor: Array, u: Settings) -> tuple[Array, Array]:
-        """Points (P, K/2) and weights (P,) of the standard normals behind the own gates' fields.
+        """Points (P, K/2) and weights (P,) of the standard normals behind the student gates' fields.
 
-        The j-th of them sees its own gate as sharp as that is, and every later gate, of student or teacher,
-        as sharp as the mean over the normals still to come leaves it.
+        For the j-th of them, its own gate has its actual sharpness, and every later gate, of student or
+        teacher, is smoothed by the mean over the remaining normals.
         """
         half, count = self.students // 2, gram.shape[0]
         gain, threshold, _ = self._shape(u)
@@ -227,10 +227,10 @@ class Gating(LearningModel):
 
 
 class _GivenGates(NamedTuple):
-    """What is known at P points of the K/2 own gates' fields; the teacher's gates are averaged."""
+    """Quantities at P points of the K/2 student gates' fields; the teacher's gates are averaged."""
 
     weights: Array  # (P,)
-    fields: Array  # (P, K/2) of the own gates
+    fields: Array  # (P, K/2) fields of the student's gates
     openness: Array  # (P, K/2) g
     slope: Array  # (P, K/2) g'
     their_fields: Array  # (P, M/2) mean fields of the teacher's gates
@@ -264,8 +264,8 @@ def gating(
             identity.
         teacher_gain: γ* of the teacher's gates.
         teacher_threshold: θ* of the teacher's gates.
-        control: what the parameter ``gate`` is: "gain", "threshold", or "switch" (0: open, 1:
-            gated). Gain and threshold that are not the gate are the teacher's.
+        control: the meaning of the parameter ``gate``: "gain", "threshold", or "switch" (0: open, 1:
+            gated). Gain and threshold other than the gate are the teacher's.
         gate: its value in training; None for the teacher's.
         test_gate: its value in the error; None for the teacher's.
         sigma_n: standard deviation of the label noise.

@@ -25,7 +25,7 @@ from optlearn.models._averages import FLOOR, below, both_below, cosine, density,
 # Nodes of the bivariate normal law: errors are accurate to 1e-11 up to a cosine of 0.99 between
 # student and teacher.
 ANGLES = 24
-# What the two errors are summed up to.
+# How the two errors are combined.
 CRITERIA = ("mean", "balanced", "worst")
 
 
@@ -35,7 +35,7 @@ class Imbalance(LearningModel):
     Parameters (settings): ``learning_rate`` η; ``batch`` (fresh samples a step); ``share``, the
     minority's natural share; ``sampling``, the probability that a training sample is drawn from
     the minority; ``reweighting`` q, which multiplies the losses of the minority by q/share and
-    those of the majority by (1 − q)/(1 − share): at the natural share, the mean gradient is that of
+    those of the majority by (1 − q)/(1 − share): at the natural share, this gives the mean gradient of
     sampling with probability q; ``variance`` (2,); ``test_share``, the minority's weight in the
     error; ``smoothing`` δ of the worst error.
 
@@ -72,7 +72,7 @@ class Imbalance(LearningModel):
         return (self.assignment(latent)[0] @ jnp.asarray(u["variance"]))[None]
 
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters:
-        """Averages over the groups of what is linear and quadratic in the fields."""
+        """Averages over the groups of terms linear and quadratic in the fields."""
         if self.spectrum is not None:
             return self._block_drift(x, u)
         T, S, Omega = (jnp.asarray(part) for part in jax.tree.leaves(self.overlaps))
@@ -80,7 +80,7 @@ class Imbalance(LearningModel):
         Q, M, R = x.Q[0, 0], x.M[0], x.R[0]
         mean, slope = self._label_moments(u)
         force = _pair(u["sampling"]) * weights * eta
-        # E[(label − λ) field] of each group: what its mean adds, and what its spread adds.
+        # E[(label − λ) field] of each group: contributions of its mean and of its spread.
         centred, pull = force * (mean - R), force * variance
         grown = jnp.sum(centred * R + pull * (slope * M - Q))
         square = 1 - 2 * (mean * R + variance * slope * M) + R**2 + variance * Q
@@ -92,7 +92,7 @@ class Imbalance(LearningModel):
         )
 
     def _block_drift(self, x: OrderParameters, u: Settings) -> OrderParameters:
-        """The same, block by block: means are those of whole vectors, covariances have their part c_b."""
+        """The same block by block: means are those of whole vectors, covariances have their part c_b."""
         assert self.spectrum is not None
         overlaps = self.block_overlaps
         T, S, Omega = (jnp.asarray(part) for part in (overlaps.T, overlaps.S, overlaps.Omega))
@@ -122,7 +122,7 @@ class Imbalance(LearningModel):
         return variances_by_cluster(self.spectrum, 2).T
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array:
-        """The two errors, summed up as the criterion says."""
+        """The two errors combined by the criterion."""
         errors = self._errors(x, u)
         if self.criterion == "worst":
             return (errors[0] + errors[1] + jnp.hypot(errors[0] - errors[1], u["smoothing"])) / 2
@@ -196,14 +196,14 @@ def imbalance(
         eta: learning rate η.
         batch: fresh samples in each step.
         sampling: probability that a training sample is of the minority; None for ``share``.
-        reweighting: share that the minority's losses are given in the gradient by weights; None
-            for ``share``, with weights of 1.
-        criterion: what the error is: "mean" over the natural shares, "balanced" (both groups count
-            alike), or "worst" (the larger one).
+        reweighting: the minority's share in the gradient, by weighting losses; None for ``share``,
+            with weights of 1.
+        criterion: the error: "mean" over the natural shares, "balanced" (both groups count equally), or
+            "worst" (the larger one).
         smoothing: δ that rounds the corner of the worst error, above 0; it adds δ/2 where the two
             errors are equal.
-        spectrum: of the inputs, perhaps with a row for each group (their covariances commute then); teachers
-            and centroids lie in random directions.
+        spectrum: spectrum of the inputs, optionally with a row for each group (with commuting covariances);
+            teachers and centroids lie in random directions.
 
     Returns:
         A model with order parameters Q11, M11, M12 (teachers), R11 and R12 (centroids).

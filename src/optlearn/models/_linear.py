@@ -1,13 +1,13 @@
 """Least squares by SGD on inputs with a spectrum: in the eigenbasis of the covariance, all is linear.
 
-With s_b = Q_b − 2M_b + T_b, what is still to be learned in block b, R = Σ_b c_b s_b the excess risk, γ = η/N
+With the distance s_b = Q_b − 2M_b + T_b to the teacher in block b, the excess risk R = Σ_b c_b s_b, γ = η/N
 and batches of B fresh Gaussian samples, the mean over runs obeys, exactly and at any N,
 
     s' = s − 2γ c s + γ² [c² s (1 + 1/B) + Nρ c (R + σ²)/B]                     (the recursion, one step)
     ds/dα = −2η c s + (η²/B) ρ c (R + σ²)                                       (its limit for ηλ₁/tr → 0).
 
 For power laws the limit is wrong at any N, since λ₁/tr does not vanish: its optimum may diverge in reality.
-Both are affine in s, so any stretch under constant settings is one power, or exponential, of a small matrix.
+Both are affine in s, so any stretch under constant settings is a power, or exponential, of a small matrix.
 """
 
 from types import MappingProxyType
@@ -25,9 +25,9 @@ from optlearn._signatures import checked
 from optlearn._theory.spectrum import NARROW, Spectrum
 from optlearn.models._committee import Committee, committee
 
-# Steps of the recursion that repeated squaring takes at once: 2 to this power.
+# Repeated squaring takes 2 to this power steps of the recursion at once.
 DOUBLINGS = 20
-# Blocks up to which that is faster than one step after the other.
+# Number of blocks up to which this is faster than single steps.
 MOST_SQUARED = 64
 # Terms of the exponential's series, for matrices of norm up to a half.
 TERMS = 14
@@ -42,11 +42,11 @@ class Linear(System):
     Attributes:
         spectrum: of the inputs.
         teacher: (B,) T_b.
-        noise_shape: (B,) mean of x²z² in each block over c_b, for label noise z that depends on the input;
-            ones for independent noise.
+        noise_shape: (B,) mean of x²z² in each block over c_b, for input-dependent label noise z; ones for
+            independent noise.
         N: input dimension.
-        clock: steps in a unit of training time.
-        recursion: whether the state follows the recursion, or its limit.
+        clock: steps per unit of training time.
+        recursion: whether the state follows the recursion or its limit.
     """
 
     spectrum: Spectrum
@@ -68,27 +68,27 @@ class Linear(System):
         return {"excess": self.spectrum.blocks}
 
     def start(self, share: float = 1.0) -> dict[str, np.ndarray]:
-        """Weights at zero: all of the teacher is still to be learned (or a ``share`` of it)."""
+        """Weights at zero: the whole teacher (or a ``share`` of it) is still to be learned."""
         return {"excess": share * np.asarray(self.teacher)}
 
     @property
     def longest(self) -> float:
-        """A unit of training time for the limit; so many steps as squaring takes for the recursion."""
+        """A unit of training time for the limit; for the recursion, the steps that squaring takes."""
         return 2.0**DOUBLINGS / float(self.clock) if self.recursion else 1.0
 
     @property
     def step_length(self) -> float:
-        """Training time that one step of the recursion takes; 0 for the limit, which flows."""
+        """Training time of one step of the recursion; 0 for the limit, which is continuous."""
         return 1.0 / float(self.clock) if self.recursion else 0.0
 
     def drift(self, x: Array, u: Settings) -> Array:
-        """The limit's."""
+        """The drift of the limit."""
         change = self._flow(u)
         return {"excess": change[:-1, :-1] @ x["excess"] + change[:-1, -1]}
 
     @float64
     def advance(self, x: Array, u: Settings, length: Array) -> Array:
-        """The state after ``length``; a last part of a step moves by its part."""
+        """The state after ``length``; a final fraction of a step changes it by that fraction."""
         state = jnp.append(jnp.asarray(x["excess"]), 1.0)
         if not self.recursion:
             # exp(A) − 1, by its series at A/2^k: squaring 1 + E is E → 2E + E², which keeps small numbers.
@@ -114,7 +114,7 @@ class Linear(System):
             power, now, left = carry
             half = jnp.floor(left / 2)
             now = now + (left - 2 * half) * (power @ now)
-            # Powers that no step needs might overflow.
+            # Unused powers might overflow.
             power = jnp.where(half > 0, 1.0, 0.0) * power
             return (2 * power + power @ power, now, half), None
 
@@ -126,19 +126,19 @@ class Linear(System):
         return jnp.asarray(self.spectrum.variance) @ x["excess"] / 2
 
     def check(self, x: Array) -> str | None:
-        """Squares are not negative."""
+        """Raise if a square is negative."""
         lowest = np.min(x["excess"])
         return f"excess = {lowest:.3g}; a square cannot be negative" if lowest < -1e-9 else None
 
     @property
     def network(self) -> Committee:
-        """The same student and teacher with their order parameters Q, M: what is simulated."""
+        """The same student and teacher with order parameters Q, M, for simulations."""
         if self.spectrum.reduced or np.any(np.asarray(self.noise_shape) != 1):
             raise SpecificationError(
-                "a reduced spectrum, or label noise that depends on the input, stands for data: train on "
-                "these, by ol.fit.regression(X, y).train(schedule)"
+                "a reduced spectrum, or input-dependent label noise, represents data: train on the data, by "
+                "ol.fit.regression(X, y).train(schedule)"
             )
-        # SGD itself needs no small ηλ₁/tr, so there is nothing to warn of.
+        # SGD itself does not need a small ηλ₁/tr, so no warning is needed.
         spectrum = Spectrum(self.spectrum.variance, self.spectrum.share, largest=0.0)
         return committee(
             1,
@@ -152,7 +152,7 @@ class Linear(System):
         )
 
     def stationary_risk(self, **settings: Array) -> float:
-        """R where training at constant settings ends; infinite where it diverges."""
+        """The final R of training at constant settings; infinite if it diverges."""
         u = self.settings(settings)
         c, share = np.asarray(self.spectrum.variance), np.asarray(self.spectrum.share)
         eta, batch, noise = (float(u[name]) for name in ("learning_rate", "batch", "noise"))
@@ -160,7 +160,7 @@ class Linear(System):
         moved = 2 * batch - gamma * c * (batch + 1)
         if np.any(moved <= 0):
             return np.inf
-        # The risk feeds noise back to itself; with a gain of 1 or more it never settles.
+        # The risk feeds back on itself through noise; with a gain of 1 or more it never settles.
         S = float(np.sum(eta * share * c / moved))
         return noise * S / (1 - S) if S < 1 else np.inf
 
@@ -202,16 +202,16 @@ def linear(
 
     Args:
         spectrum: of the inputs.
-        teacher: (B,) T_b, squared norm of the teacher over N in each block; a number: of a teacher in a
+        teacher: (B,) T_b, squared norm of the teacher over N in each block; a number for a teacher in a
             random direction.
         noise: σ², variance of the noise in the labels.
         N: input dimension; a block holds a share of that many directions.
         eta: learning rate η.
         batch: fresh samples in each step.
-        recursion: the exact mean in discrete time; False: the limit of small steps; None: the recursion where
-            η λ₁/tr is above 0.1, or unknown.
-        noise_shape: (B,) of label noise that depends on the input; see ``Linear``.
-        clock: steps in a unit of training time; None: N.
+        recursion: True: the exact mean in discrete time; False: the limit of small steps; None: the recursion
+            if η λ₁/tr is above 0.1 or unknown.
+        noise_shape: (B,) for input-dependent label noise; see ``Linear``.
+        clock: steps per unit of training time; None: N.
     """
     check = Arguments("linear")
     blocks = check.blocks(spectrum)

@@ -1,13 +1,12 @@
 """Least squares whose spectrum, teacher and noise follow from second moments: ``linear`` for other inputs.
 
-Measured on given data. In the eigenbasis of XᵀX/n the best linear predictor w* is the teacher and its
-residual z the label noise. That noise may depend on the input, so its power E[x_i² z²] is measured direction
-by direction. What is assumed beyond these second moments is that fourth moments of the inputs are those of a
-Gaussian.
+Measured on data. In the eigenbasis of XᵀX/n the best linear predictor w* is the teacher and its residual z
+the label noise. That noise may depend on the input, so its power E[x_i² z²] is measured direction by
+direction. Beyond these second moments, the only assumption is that fourth moments of the inputs are Gaussian.
 
 Known for random features. A linear head learns y = Σ_m g(u_m·z) + σ_n ξ from x_i = g(w_i·z), z Gaussian. The
-second moments of features and labels are closed forms, E[g(a)g(b)] of two Gaussian fields; the best head,
-the spectrum and the noise that no head can remove follow.
+second moments of features and labels have closed forms, E[g(a)g(b)] of two Gaussian fields. They determine
+the best head, the spectrum, and the noise that no head can remove.
 """
 
 from dataclasses import dataclass
@@ -22,23 +21,23 @@ from optlearn._theory.spectrum import NEGLIGIBLE, reduce_spectrum
 from optlearn.models._averages import ACTIVATIONS
 from optlearn.models._linear import Linear, linear
 
-# Rows of a table that are projected at once.
+# Number of rows of a table that are projected at once.
 AT_ONCE = 10_000
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What least squares see of data.
+    """The statistics of data that determine least squares.
 
     Attributes:
         variances: (d,) eigenvalues of XᵀX/n, largest first; those below 1e-9 of the largest are left out.
         basis: (N, d) their directions.
-        weights: (N,) w*, the best linear predictor, for inputs less their mean.
+        weights: (N,) w*, the best linear predictor, for inputs minus their mean.
         noise: σ², mean square of its residuals.
-        noise_shape: (d,) E[x_i² z²] over λ_i σ²; ones if residuals did not depend on inputs.
-        input_mean: (N,) what is subtracted from inputs.
-        label_mean: what is subtracted from labels.
-        samples: n.
+        noise_shape: (d,) E[x_i² z²] over λ_i σ²; ones if residuals are independent of inputs.
+        input_mean: (N,) mean subtracted from inputs.
+        label_mean: mean subtracted from labels.
+        samples: number of samples n.
     """
 
     variances: Float[np.ndarray, " d"]
@@ -79,8 +78,8 @@ class Measured:
         """The model of the theory.
 
         Args:
-            blocks: that stand for all directions; None: all of them.
-            training: ∫η dα that the blocks are made for.
+            blocks: number of blocks that represent all directions; None: one for each.
+            training: ∫η dα that the blocks are designed for.
             recursion: the exact mean in discrete time, or its limit.
         """
         reduced = reduce_spectrum(self._scaled, self.teacher, blocks, training)
@@ -167,17 +166,17 @@ def random_features(
     """Least squares on random features of Gaussian inputs, features scaled to a mean square of 1.
 
     Args:
-        features: N, how many.
+        features: number N of features.
         inputs: dimension of z.
-        teachers: nodes of the teacher, of unit norm.
+        teachers: number of teacher nodes, of unit norm.
         activation: of features and teacher, "erf", "relu" or "linear".
         sigma_n: standard deviation of the label noise.
-        blocks: that stand for all directions; None: all of them.
-        training: ∫η dα that the blocks are made for.
+        blocks: number of blocks that represent all directions; None: one for each.
+        training: ∫η dα that the blocks are designed for.
         eta: learning rate η.
         batch: fresh samples in each step.
-        recursion: the exact mean in discrete time; None: where η λ₁/tr is above 0.1.
-        seed: of the random directions.
+        recursion: the exact mean in discrete time; None: if η λ₁/tr is above 0.1.
+        seed: seed of the random directions.
     """
     check = Arguments("random_features")
     N, D, M = (

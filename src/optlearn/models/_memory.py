@@ -1,12 +1,12 @@
-"""SGD that remembers: momentum, averages of the weights, and AdaGrad, each around a model of plain SGD.
+"""SGD with memory: momentum, averages of the weights, and AdaGrad, for any model of plain SGD.
 
-A row of memory moves linearly. A velocity p adds up gradients and fades, p ← (1 − γ/N) p + g x/√N, and the
-weights follow it, w ← w − (η/√N) g x − (ζ/N) p. An average follows the weights, w̄ ← w̄ + (a/N)(w − w̄). So the
-overlaps of all rows obey closed equations: the Gram matrix G of weights, velocities and averages has
-Ġ = LG + GLᵀ + (what gradients do). Memory has to last for some N steps to be seen there: a constant β < 1
-forgets within a few, and is plain SGD with the rate η/(1 − β).
+A row of memory evolves linearly. A velocity p accumulates gradients and decays, p ← (1 − γ/N) p + g x/√N, and
+the weights follow it, w ← w − (η/√N) g x − (ζ/N) p. An average follows the weights, w̄ ← w̄ + (a/N)(w − w̄).
+So the overlaps of all rows obey closed equations: the Gram matrix G of weights, velocities and averages has
+Ġ = LG + GLᵀ + (terms of gradients). Memory must last for about N steps to matter there: a constant β < 1
+forgets within a few steps, and is plain SGD with the rate η/(1 − β).
 
-AdaGrad-norm has one scale for all weights: steps shrink with the gradients that have been seen.
+AdaGrad-norm has one scale for all weights: steps shrink with the accumulated gradients.
 """
 
 from collections.abc import Mapping
@@ -32,19 +32,19 @@ SQUARES = "squares"
 
 
 def _of_base(name: str) -> Any:
-    """A method that is that of ``base``, for the state and the fields as ``base`` knows them."""
+    """A method that delegates to ``base``, converting the state and the fields for it."""
 
     def forward(self: "Around", *arguments: Any) -> Any:
-        as_known: dict[type, Any] = {OrderParameters: self.inner, Fields: self.inner_fields}
-        known = [as_known[type(a)](a) if type(a) in as_known else a for a in arguments]
-        return getattr(self.base, name)(*known)
+        converters: dict[type, Any] = {OrderParameters: self.inner, Fields: self.inner_fields}
+        converted = [converters[type(a)](a) if type(a) in converters else a for a in arguments]
+        return getattr(self.base, name)(*converted)
 
     forward.__name__, forward.__doc__ = name, getattr(LearningModel, name).__doc__
     return forward
 
 
 class Around(LearningModel):
-    """Learns what ``base`` learns, with further rows or scalars; their motion is up to subclasses.
+    """Learns the task of ``base`` with further rows or scalars, whose dynamics subclasses define.
 
     The first rows of all overlaps are those of ``base``, whose data, loss and metric are kept.
     """
@@ -52,7 +52,7 @@ class Around(LearningModel):
     base: LearningModel = field(kw_only=True)
 
     def inner(self, x: OrderParameters, first: int = 0) -> OrderParameters:
-        """The state as ``base`` knows it, with its rows from ``first`` on."""
+        """The state for ``base``, whose rows begin at ``first``."""
         K = self.base.students
         rows = slice(first, first + K)
         return OrderParameters(
@@ -65,7 +65,7 @@ class Around(LearningModel):
         )
 
     def inner_fields(self, fields: Fields, first: int = 0) -> Fields:
-        """The fields of ``base``, with its rows from ``first`` on."""
+        """The fields for ``base``, whose rows begin at ``first``."""
         return replace(fields, student=fields.student[:, first : first + self.base.students])
 
     loss = _of_base("loss")
@@ -82,24 +82,24 @@ class Around(LearningModel):
     observables = _of_base("observables")
 
     def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
-        """The rule of ``base``; nothing for further rows."""
+        """The rule of ``base``; zero for further rows."""
         rule = self.base.update(self.inner_fields(fields), self.inner(x), latent, u)
         return jnp.pad(rule, ((0, 0), (0, self.students - self.base.students)))
 
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters | None:
-        """From the closed moments of ``base``: further fields are normal along with its own."""
+        """From the closed moments of ``base``: further fields are jointly normal with its own."""
         plain = not (self.centroids or self.base.layout.extras or self.trained)
         moments = self.base.closed_moments(self.inner(x), u) if plain else None
         if moments is None:
             return None
         K, rows = self.base.students, self.students
-        seen = np.concatenate([np.arange(K), rows + np.arange(self.teachers)])
-        towards = gram_matrix(x, self.block_overlaps)[..., seen] @ moments.slope.T
+        read = np.concatenate([np.arange(K), rows + np.arange(self.teachers)])
+        towards = gram_matrix(x, self.block_overlaps)[..., read] @ moments.slope.T
         spread = moments.spread / u.get("batch", 1.0)
         if self.spectrum is not None:
             variance, share = (p[:, None, None] for p in (self.spectrum.variance, self.spectrum.share))
             towards, spread = variance * towards, variance * share * spread[None]
-        # Further rows have no gradient of their own; they move by the recurrence alone.
+        # Further rows have no gradient of their own; they change only by the recurrence.
         towards, spread = _padded(towards, 0, rows - K), _padded(spread, rows - K, rows - K)
         pull = jax.grad(self.summed.penalty)(self.total(x), u)
         dQ, dM, dR = rows_drift(self, x, u, towards, spread, (pull.Q + pull.Q.T) / 2)
@@ -107,7 +107,7 @@ class Around(LearningModel):
         return OrderParameters(dQ, dM, dR, dv, self.closed_statistics(moments, x, u))
 
     def closed_statistics(self, moments: ClosedMoments, x: OrderParameters, u: Settings) -> dict[str, Array]:
-        """Drift of the running scalars that are added."""
+        """Drift of the added running scalars."""
         return {}
 
     @property
@@ -117,22 +117,22 @@ class Around(LearningModel):
 
     @property
     def reads_blocks(self) -> bool:  # type: ignore[override]
-        """Whether closed forms and observables of ``base`` do."""
+        """Whether closed forms and observables of ``base`` accept blocks."""
         return self.base.reads_blocks
 
     @property
     def summed(self) -> Self:
-        """With overlaps summed over blocks, those of ``base`` too."""
+        """With overlaps summed over blocks, also those of ``base``."""
         if self.spectrum is None or not self.overlaps.by_block:
             return self
         return replace(super().summed, base=self.base.summed)
 
     def start(self, **values: Array) -> OrderParameters:
-        """A state from entries of ``base``, as ``state`` takes them; what is added begins at rest."""
+        """A state from entries of ``base``, as in ``state``; added entries begin at rest."""
         return self.around(self.base.state(**values))
 
     def around(self, x: OrderParameters) -> OrderParameters:
-        """A state of ``base`` with what is added at rest."""
+        """A state of ``base`` with the added entries at rest."""
         raise NotImplementedError
 
     def initial_state(self, start: Any) -> OrderParameters:
@@ -148,7 +148,7 @@ class Memory(Around):
 
     Attributes:
         momentum: whether there are velocities.
-        average: whether there are averages; the error is then theirs.
+        average: whether there are averages; the error is then that of the averages.
     """
 
     limits = MappingProxyType(
@@ -173,7 +173,7 @@ class Memory(Around):
         return Recurrence(response, carry)
 
     def _between(self, to: int, origin: int) -> np.ndarray:
-        """(rows, rows) 1 from each row of one kind to the like row of another."""
+        """(rows, rows) with 1 from each row of one kind to the matching row of another."""
         K, kinds = self.base.students, self.students // self.base.students
         kind = np.zeros((kinds, kinds))
         kind[to, origin] = 1.0
@@ -185,16 +185,16 @@ class Memory(Around):
         return self.students - self.base.students if self.average else 0
 
     def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
-        """That of the averages, if there are any, else that of the weights."""
+        """The base metric of the averages, if there are any, else of the weights."""
         first = self._tested
         return self.base.metric(self.inner_fields(fields, first), self.inner(x, first), latent, u)
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
-        """That of the averages, if there are any, else that of the weights."""
+        """The closed error of the averages, if there are any, else of the weights."""
         return self.base.closed_error(self.inner(x, self._tested), u)
 
     def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
-        """Those of ``base``; with averages also ``weights_error``, where the error has a closed form."""
+        """Observables of ``base``; with averages also ``weights_error``, if the error has a closed form."""
         of_base = super().observables(x, u)
         weights_error = self.base.closed_error(self.inner(x), u) if self.average else None
         return of_base if weights_error is None else of_base | {"weights_error": weights_error}
@@ -223,16 +223,17 @@ def with_memory(
 ) -> Memory:
     """The same model, trained with momentum, with averaged weights, or both.
 
-    With momentum weights move by −(η/√N) g x − (ζ/N) p, and velocities p by −(γ/N) p + g x/√N: heavy ball
-    with 1 − β = γ/N, whose memory spans the training as a whole. All rates are parameters and may be
-    controls; ``learning_rate`` is η, that of the direct part: at 0 weights follow their velocities only.
+    With momentum, weights change by −(η/√N) g x − (ζ/N) p, and velocities p by −(γ/N) p + g x/√N: heavy ball
+    with 1 − β = γ/N, whose memory spans the whole of training. All rates are parameters and may be controls;
+    ``learning_rate`` is η, the rate of the direct part: at 0 weights follow only their velocities.
 
     Args:
-        model: what learns; its rows come first, then velocities, then averages.
+        model: the learning model; its rows come first, then velocities, then averages.
         velocity_rate: ζ, how strongly weights follow their velocities; None: no momentum.
-        friction: γ, N times the share of a velocity that a step takes away; 1 by default, with momentum.
+        friction: γ, N times the share of a velocity that decays in a step; 1 by default, with momentum.
         averaging: a, N times the share of the average that a step replaces by the weights; None: no averages.
-            With averages, ``error`` is theirs, and the observable ``weights_error`` that of the weights.
+            With averages, ``error`` is that of the averages, and the observable ``weights_error`` that of the
+            weights.
 
     Returns:
         A model; ``start(Q11=…, M11=…)`` is a state with velocities at zero and averages at the weights.
@@ -260,7 +261,7 @@ def with_memory(
     for name in rates:
         if name in model.parameters:
             raise SpecificationError(f"model must not have a parameter {name!r} of its own already")
-    # Where the metric of the weights jumps, so does that of their averages.
+    # The metric of the averages jumps at the same places as that of the weights.
     shifted = {b: b.shifted(rows - K) for b in model.breaks if average}
     jumps = [later for earlier, later in shifted.items() if later != earlier]
     return Memory(
@@ -277,9 +278,9 @@ def with_memory(
 
 
 class AdaGradNorm(Around):
-    """A model whose rate is η/√b, with b its start plus 1/N times all squared lengths of gradients so far.
+    """A model with rate η/√b, where b is its start plus 1/N times the sum of squared gradient lengths.
 
-    The running scalar ``squares`` is b; it starts at 1, or at what ``start`` is given.
+    The running scalar ``squares`` is b; it starts at 1, or at the value given to ``start``.
     """
 
     def recurrence(self, x: OrderParameters, u: Settings) -> Recurrence:
@@ -288,7 +289,7 @@ class AdaGradNorm(Around):
         return Recurrence(rate * np.eye(self.students), jnp.zeros((self.students, self.students)))
 
     def statistics(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> dict[str, Array]:
-        """The squared length of the sample's gradient, of which a batch has a share."""
+        """The squared length of the sample's gradient, with its share of the batch."""
         rule = self.base.update(fields, self.inner(x), latent, u)
         square = jnp.sum(self.input_power(latent, u)[:, None] * rule**2)
         return super().statistics(fields, x, latent, u) | {SQUARES: square / u.get("batch", 1.0)}
@@ -311,10 +312,10 @@ class AdaGradNorm(Around):
 
 @checked
 def adagrad_norm(model: LearningModel) -> AdaGradNorm:
-    """The same model, trained by AdaGrad-norm: the rate is η/√b, db/dα the mean squared length of gradients.
+    """The same model, trained by AdaGrad-norm: rate η/√b, where db/dα is the mean squared gradient length.
 
     Args:
-        model: what learns, by plain SGD otherwise; without redrawn slots.
+        model: the learning model, trained by plain SGD otherwise; without redrawn slots.
 
     Returns:
         A model with the further order parameter ``squares``, b; ``start(Q11=…, squares=1)`` is a state.
@@ -331,7 +332,7 @@ def _padded(table: Array, rows: int, columns: int) -> Array:
 
 
 def surroundings(base: LearningModel, **changes: Any) -> dict[str, Any]:
-    """Arguments of a model around ``base``: what it says of its data, with changes."""
+    """Arguments of a model around ``base``: its description of the data, with changes."""
     shared = (
         "students overlaps parameters slots clusters heads trained extras running untracked normals redrawn "
         "breaks even finite_size spectrum"

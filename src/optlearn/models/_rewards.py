@@ -1,9 +1,10 @@
-"""Learning from rewards: a perceptron that is told only whether a whole episode went well.
+"""Learning from rewards: a perceptron that only learns whether a whole episode went well.
 
-In an episode the student takes T decisions y_t = sign λ_t, and is rewarded if enough of them are those of the
-teacher. It then learns all of them, w ← w + (η r/√N) (1/T) Σ_t y_t x_t, with r = 1 for a reward and −p, the
-penalty, without one. Inputs of an episode are independent, so a decision depends on the others only through
-their number of mistakes, which is binomial: a rule over T slots has moments of one slot.
+In an episode the student takes T decisions y_t = sign λ_t, and is rewarded if enough of them agree with the
+teacher. It then reinforces all of them, w ← w + (η r/√N) (1/T) Σ_t y_t x_t, with r = 1 for a reward and −p,
+the penalty, without one. Inputs of an episode are independent, so a decision depends on the others only
+through their number of mistakes, which is binomial: the moments of a rule over T slots reduce to those of one
+slot.
 """
 
 import jax.numpy as jnp
@@ -22,13 +23,13 @@ class RewardLearner(SignLearner):
     """One unit that learns decisions from rewards for episodes. Built by ``reward_learner``.
 
     Parameters (settings): ``learning_rate`` η; ``batch``, episodes in a step; ``decisions`` T, up to the
-    number of slots; ``mistakes`` that an episode may have and still be rewarded; ``penalty`` p of an episode
-    that is not. Whole numbers of decisions and mistakes; between two, closed forms continue smoothly in T and
-    mix both numbers of mistakes. The error is the share of decisions that are wrong.
+    number of slots; ``mistakes``, how many a rewarded episode may contain; ``penalty`` p of an unrewarded
+    episode. Decisions and mistakes are whole numbers; in between, closed forms interpolate smoothly in T and
+    mix both numbers of mistakes. The error is the share of wrong decisions.
     """
 
     def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
-        """Every decision of the episode, as strongly as the episode was rewarded."""
+        """Every decision of the episode, weighted with the episode's reward."""
         choices = jnp.sign(fields.student)
         taken = jnp.clip(u["decisions"] - np.arange(float(self.slots)), 0.0, 1.0)[:, None]
         mistakes = jnp.sum(taken * (1 - choices * jnp.sign(fields.teacher)) / 2)
@@ -37,12 +38,12 @@ class RewardLearner(SignLearner):
         return -value / u["decisions"] * taken * choices
 
     def moments(self, rho: Array, u: Settings) -> RuleMoments:
-        """Of one decision, which is right or wrong, among T − 1 others."""
+        """Moments of one decision, right or wrong, among T − 1 others."""
         T, allowed, penalty = u["decisions"], u["mistakes"], u["penalty"]
         right = 1 - jnp.arctan2(safe_root(1 - rho**2), rho) / np.pi
 
         def value(others: Array, spare: Array) -> Array:
-            """Mean of r where ``others`` decisions may hold ``spare`` mistakes."""
+            """Mean of r if ``others`` decisions may contain ``spare`` mistakes."""
             rewarded = self._at_most(spare, others, right)
             return rewarded - penalty * (1 - rewarded)
 
@@ -56,11 +57,11 @@ class RewardLearner(SignLearner):
         )
 
     def _at_most(self, mistakes: Array, decisions: Array, right: Array) -> Float[Array, ""]:
-        """Probability of at most so many mistakes, each decision being right with probability ``right``."""
-        total, ways = jnp.zeros(()), jnp.ones(())  # to choose which decisions are mistakes
+        """Probability of at most so many mistakes if each decision is right with probability ``right``."""
+        total, ways = jnp.zeros(()), jnp.ones(())  # number of ways to choose the wrong decisions
         for count in range(self.slots):
             counted = jnp.clip(mistakes + 1 - count, 0.0, 1.0)
-            # Beyond the number of decisions there are no ways, also where the power would be infinite.
+            # Beyond the number of decisions there are no ways, even if the power would be infinite.
             power = jnp.exp(jnp.maximum(decisions - count, 0.0) * jnp.log(right))
             total = total + counted * ways * (1 - right) ** count * power
             ways = ways * jnp.maximum(decisions - count, 0.0) / (count + 1)
@@ -78,11 +79,11 @@ def reward_learner(
     """A perceptron that learns from rewards: the RL perceptron.
 
     Args:
-        decisions: T, in an episode.
-        mistakes: that an episode may have and still be rewarded.
+        decisions: number of decisions T in an episode.
+        mistakes: how many mistakes a rewarded episode may contain.
         penalty: p, how strongly an episode without a reward is unlearned.
         eta: learning rate η.
-        max_decisions: up to which ``decisions`` may be set; None: T.
+        max_decisions: maximum of ``decisions``; None: T.
     """
     check = Arguments("reward_learner")
     T = check.count("decisions", decisions)

@@ -1,15 +1,15 @@
-"""Other ways to learn than the gradient.
+"""Learning rules other than the gradient.
 
-Signs. Hebb's rule, the perceptron and learning from a margin teach one unit the sign of a teacher. All that a
-rule g needs is what its two moments are: it moves weights by −(η/√N) g x, so dM = −ηE[gλ*] and dQ = −2ηE[gλ]
-+ η²E[g²]/B. With a = E[sign(λ*) λ/√Q], b = E[sign(λ*) λ*/√T] and c = E[g²], each over the samples that are
-learned from, these are closed forms.
+Signs. Hebb's rule, the perceptron and learning from a margin teach one unit the sign of a teacher. Only the
+moments of a rule g matter: it changes weights by −(η/√N) g x, so dM = −ηE[gλ*] and dQ = −2ηE[gλ] + η²E[g²]/B.
+With a = E[sign(λ*) λ/√Q], b = E[sign(λ*) λ*/√T] and c = E[g²], each over the samples that are learned, these
+have closed forms.
 
-Residuals. Gradients that are cut, or only their signs, keep the steps of a linear unit from growing with its
-errors. The residual D₂ = λ − y of a sample is normal, so that all moments are known. A rule g(D₂) has E[gλ] =
-p (Q − M) and E[gλ*] = p (M − T), with p = E[g'] the share of the gradient that is kept.
+Residuals. Clipped gradients, or only their signs, keep the steps of a linear unit from growing with its
+errors. The residual D₂ = λ − y of a sample is normal, so all moments are known. A rule g(D₂) has E[gλ] = p (Q
+− M) and E[gλ*] = p (M − T), where p = E[g'] is the share of the gradient that is kept.
 
-Blind rules of a committee know less than the gradient: node perturbation and feedback alignment.
+Node perturbation and feedback alignment train a committee with less information than the gradient.
 """
 
 from abc import abstractmethod
@@ -53,7 +53,7 @@ class SignLearner(LearningModel):
 
     @abstractmethod
     def moments(self, rho: Array, u: Settings) -> RuleMoments:
-        """Those of the rule at the cosine ρ of student and teacher."""
+        """Moments of the rule at the cosine ρ of student and teacher."""
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """1 where the sign is wrong, else 0; nothing follows its gradient."""
@@ -80,33 +80,33 @@ class SignLearner(LearningModel):
 
 
 class Hebb(SignLearner):
-    """Every sample is learned, whatever the student says: g = −sign λ*."""
+    """Every sample is learned, whatever the student's output: g = −sign λ*."""
 
     def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """−sign λ*."""
         return -jnp.sign(fields.teacher)
 
     def moments(self, rho: Array, u: Settings) -> RuleMoments:
-        """All samples."""
+        """Moments over all samples."""
         return RuleMoments(-HALF * rho, -HALF * jnp.ones(()), jnp.ones(()))
 
 
 class Perceptron(SignLearner):
-    """Only mistakes are learned: g = −(sign λ* − sign λ)/2."""
+    """Only misclassified samples are learned: g = −(sign λ* − sign λ)/2."""
 
     def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """±1 where the student is wrong, else 0."""
         return (jnp.sign(fields.student) - jnp.sign(fields.teacher)) / 2
 
     def moments(self, rho: Array, u: Settings) -> RuleMoments:
-        """Of samples on which the signs differ."""
+        """Moments over samples on which the signs differ."""
         pull = (1 - rho) / np.sqrt(2 * np.pi)
         wrong = jnp.arctan2(safe_root(1 - rho**2), rho) / np.pi
         return RuleMoments(pull, -pull, wrong)
 
 
 class Margin(SignLearner):
-    """Samples of which the student is sure are left out: Hebb's rule where ``|λ| < θ√Q``.
+    """Samples about which the student is confident are skipped: Hebb's rule where ``|λ| < θ√Q``.
 
     The setting ``threshold`` is θ, in units of the student's own standard deviation.
     """
@@ -117,7 +117,7 @@ class Margin(SignLearner):
         return jnp.where(near, -jnp.sign(fields.teacher), 0.0)
 
     def moments(self, rho: Array, u: Settings) -> RuleMoments:
-        """Of samples within the margin, by parts."""
+        """Moments over samples within the margin, by integration by parts."""
         theta = u["threshold"]
         across = safe_root(1 - rho**2)
         inside = HALF * erf(theta / (across * np.sqrt(2)))
@@ -145,7 +145,7 @@ def sign_learner(rule: str = "hebb", T: float = 1.0, eta: float = 1.0, threshold
 
 
 def _unit(check: Arguments, T: float, eta: float) -> dict[str, Any]:
-    """What a model of one unit and one teacher is made of; ``parameters`` may get further ones."""
+    """Arguments of a model with one unit and one teacher; ``parameters`` may be extended."""
     return {
         "students": 1,
         "overlaps": Overlaps(T=np.eye(1) * check.number("T", T, 0.0, open_below=True)),
@@ -157,7 +157,7 @@ def _unit(check: Arguments, T: float, eta: float) -> dict[str, Any]:
 
 
 class ResidualLearner(LearningModel):
-    """A linear unit, its labels with noise of standard deviation ``sigma_n``, and a rule of its residual."""
+    """A linear unit with label noise of standard deviation ``sigma_n`` and a rule of its residual."""
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """Half the squared error."""
@@ -175,7 +175,7 @@ class ResidualLearner(LearningModel):
     def _drift(
         self, x: OrderParameters, u: Settings, kept: Array, square: Array, extras: dict[str, Array]
     ) -> OrderParameters:
-        """From the share of the gradient that is kept, and the mean square of a step."""
+        """From the share of the gradient that is kept and the mean square of a step."""
         eta, Q, M = u["learning_rate"], x.Q[0, 0], x.M[0, 0]
         dQ = -2 * eta * kept * (Q - M) + eta**2 / u["batch"] * square
         dM = -eta * kept * (M - self.overlaps.T[0, 0])
@@ -183,28 +183,28 @@ class ResidualLearner(LearningModel):
 
 
 class Clipped(ResidualLearner):
-    """Gradients are cut at c: g = D₂ min(1, c/‖D₂‖).
+    """Gradients are clipped at c: g = D₂ min(1, c/‖D₂‖).
 
-    The setting ``clip`` is c; with the running scalar ``length``, the mean of ‖D₂‖ over the last
-    N/``averaging`` steps or so, it counts in units of that.
+    The setting ``clip`` is c; if there is a running scalar ``length``, the mean of ‖D₂‖ over about the last
+    N/``averaging`` steps, it is in units of ``length``.
     """
 
     def _limit(self, x: OrderParameters, u: Settings) -> Array:
         return u["clip"] * x["length"] if self.running else u["clip"]
 
     def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
-        """The residual, cut."""
+        """The clipped residual."""
         limit = self._limit(x, u)
         return jnp.clip(_residual(fields, u), -limit, limit)
 
     def statistics(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> dict[str, Array]:
-        """The running mean moves towards the length of this sample's gradient."""
+        """The running mean relaxes towards the length of this sample's gradient."""
         if not self.running:
             return {}
         return {"length": u["averaging"] * (jnp.abs(_residual(fields, u)[0, 0]) - x["length"])}
 
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters:
-        """The residual is normal: its cut moments are known."""
+        """Moments of the clipped normal residual."""
         s, c = self._width(x, u), self._limit(x, u)
         k = c / s
         kept = erf(k / np.sqrt(2))
@@ -214,13 +214,13 @@ class Clipped(ResidualLearner):
 
 
 class SignSGD(ResidualLearner):
-    """Every weight moves by the sign of its gradient: by −(η/√N) sign(D₂) sign(x_i).
+    """Every weight changes by the sign of its gradient: by −(η/√N) sign(D₂) sign(x_i).
 
-    The signs of N normal inputs are √(2/π) times the inputs and a part that is independent of all fields,
-    with the rest of the variance: a second slot, which only spreads the weights. A batch of several samples
-    would have the sign of their sum, which is another rule.
+    The signs of N normal inputs are √(2/π) times the inputs plus a part that is independent of all fields and
+    has the remaining variance: a second slot, which only adds noise to the weights. A batch of several
+    samples would use the sign of their sum, which is a different rule.
 
-    Under a spectrum along the axes of the weights signs are those of x_i/√c_b: this is Adam without memory,
+    Under a spectrum along the axes of the weights, signs are those of x_i/√c_b: this is Adam without memory,
     β₁ = β₂ = 0.
     """
 
@@ -228,7 +228,7 @@ class SignSGD(ResidualLearner):
     reads_blocks = True
 
     def variances(self, latent: Latent, u: Settings) -> Array:
-        """1 of the inputs, and what is left of the signs' variance."""
+        """1 for the inputs, and the remaining variance of the signs."""
         return jnp.array([1.0, 1 - 2 / np.pi])
 
     def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
@@ -236,7 +236,7 @@ class SignSGD(ResidualLearner):
         return jnp.sign(_residual(fields, u)) * np.array([[HALF], [1.0]])
 
     def scales(self, x: OrderParameters, u: Settings, squares: Array | None) -> Array | None:
-        """1/√c_b: signs do not know the size of an input."""
+        """1/√c_b: signs do not depend on the size of an input."""
         return None if self.spectrum is None else 1 / jnp.sqrt(jnp.asarray(self.spectrum.variance))[:, None]
 
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters:
@@ -251,7 +251,7 @@ class SignSGD(ResidualLearner):
         return order_parameters(Q=dQ[:, None, None], M=dM[:, None, None])
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array:
-        """Half the squared distance from labels without noise, which directions of large variance decide."""
+        """Half the squared distance from labels without noise, dominated by directions of large variance."""
         if self.spectrum is None:
             return super().closed_error(x, u)
         distance = (x.Q - 2 * x.M + self.block_overlaps.T)[:, 0, 0]
@@ -296,7 +296,7 @@ def sign_sgd(
         sigma_n: standard deviation of the label noise.
         T: squared norm of the teacher over N.
         eta: learning rate η: a weight moves by η/√N in every step.
-        spectrum: of the inputs, along the axes of the weights; None: they spread alike in all directions.
+        spectrum: spectrum of the inputs, along the axes of the weights; None: isotropic inputs.
     """
     check = Arguments("sign_sgd")
     if spectrum is not None and not (spectrum.variance.ndim == 1 and np.all(spectrum.variance > 0)):
@@ -310,11 +310,11 @@ def sign_sgd(
 
 
 class NodePerturbation(LearningModel):
-    """Units are shaken and learn from what that does to the loss: g_k = (ℓ(λ + σ_p ξ) − ℓ(λ)) ξ_k/σ_p.
+    """Units are perturbed and learn from the effect on the loss: g_k = (ℓ(λ + σ_p ξ) − ℓ(λ)) ξ_k/σ_p.
 
-    On average that is the gradient of the loss smoothed by σ_p; its spread grows with the number of units.
-    The shaking ξ is a sample's further normals. Settings: ``perturbation`` σ_p and ``sigma_n``, standard
-    deviation of the label noise.
+    On average this is the gradient of the loss smoothed by σ_p; its variance grows with the number of units.
+    The perturbation ξ consists of a sample's further normals. Settings: ``perturbation`` σ_p and ``sigma_n``,
+    standard deviation of the label noise.
     """
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
@@ -326,7 +326,7 @@ class NodePerturbation(LearningModel):
         return (jnp.sum(_erf(student)) - label) ** 2 / 2
 
     def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
-        """The change of the loss, along the shaking."""
+        """The change of the loss, along the perturbation."""
         shaking, size, student = fields.normals, u["perturbation"], fields.student[0]
         change = self._loss(student + size * shaking, fields, u) - self._loss(student, fields, u)
         return (change / size * shaking)[None]
@@ -346,7 +346,7 @@ def node_perturbation(
     Args:
         K: hidden nodes of the student.
         M: hidden nodes of the teacher.
-        perturbation: σ_p, standard deviation of the shaking of a unit's field.
+        perturbation: σ_p, standard deviation of the perturbation of a unit's field.
         sigma_n: standard deviation of the label noise.
         eta: learning rate η.
         T: (M, M) overlaps of the teacher's nodes; None for the identity.
@@ -367,7 +367,7 @@ def node_perturbation(
 
 
 class FeedbackAlignment(Committee):
-    """Errors reach the units through fixed random weights F instead of the readout v, which is trained.
+    """Errors reach the units through fixed random weights F instead of the trained readout v.
 
     A ``Committee`` with one head and the further setting ``feedback`` (K,) F.
     """

@@ -2,14 +2,14 @@
 
 Given the query q of the student and q* of the teacher (of slot 1, the contrast of both tokens), each output
 token sees σ² (s(X) − s(Y))² with X = √2 β q k, Y = √2 q* k*, the logistic function s, and keys k, k* of its
-own. With s as a mixture of normal distribution functions, every average over the keys is a closed form:
-n = 1 + (var of a component's argument), Δ = n n* − (covariance)². What is left is an integral over (q, q*).
+own. With s as a mixture of normal distribution functions, every average over the keys has a closed form:
+n = 1 + (var of a component's argument), Δ = n n* − (covariance)². Only an integral over (q, q*) remains.
 
 The mixture. With the Pólya-Gamma law of order b, 1/cosh(x/2)^b = E[exp(−ω x²/2)]. So the slope s' = 1/(4
 cosh(x/2)²) of the logistic function s, and its powers, are mixtures of Gaussians, and s itself is one of
 distribution functions: Gaussian averages of products of them have closed forms. A Gauss quadrature in log ω
-makes the mixture finite; each component more divides its error by about 5 (3e-5 for s with 4 of them, 1e-6
-with 6).
+makes the mixture finite; each additional component divides its error by about 5 (3e-5 for s with 4
+components, 1e-6 with 6).
 """
 
 from functools import cache
@@ -22,9 +22,9 @@ import numpy as np
 from optlearn._arrays import Array
 from optlearn.models._averages import Step, stretched_line
 
-# A fine grid of ω, in its logarithm: beyond these ends the laws of order 2, 4 and 6 have no mass.
+# A fine grid of log ω: beyond its ends the laws of order 2, 4 and 6 have no mass.
 GRID = np.linspace(np.log(0.02), np.log(12.0), 4001)
-# How sharp a step the points take a logistic function for: the best of those tried.
+# Effective sharpness of a logistic function for the choice of points: the best value tried.
 STEEP = 2.0
 
 
@@ -54,8 +54,8 @@ class KeyMeans(NamedTuple):
 
 
 def query_points(queries: Pair, keys: Pair, temperature: Array, nodes: int) -> tuple[Array, Array, Array]:
-    """q, q* and weights (P,), with q > 0 only: mirror images count the same."""
-    # Tiny numbers under the roots: derivatives are infinite at zero weights and at perfect alignment.
+    """q, q* and weights (P,), with q > 0 only: mirror images contribute equally."""
+    # Tiny numbers under the roots, since derivatives are infinite at zero weights and at perfect alignment.
     root = jnp.sqrt(queries.student + 1e-20)
     slope = queries.cross / root
     beside = jnp.sqrt(jnp.maximum(queries.teacher - slope**2, 0.0) + 1e-20)

@@ -1,8 +1,8 @@
 """The figures of the paper: data, drawing, and its claims checked.
 
 Each figure is a module with ``TITLE``, ``compute(quick, progress, …) → xarray.Dataset``,
-``plot(data) → Figure`` and ``claims(data) → list[Claim]``; the latter two need nothing but the data. A figure
-that reads a data set takes ``data_dir`` too. ``runner.reproduce`` runs them. The table below is read without
+``plot(data) → Figure`` and ``claims(data) → list[Claim]``; the latter two need only the data. A figure that
+reads a data set also takes ``data_dir``. ``runner.reproduce`` runs them. The table below can be read without
 loading anything else. A new figure is one file and one line.
 """
 

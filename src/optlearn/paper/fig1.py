@@ -29,14 +29,14 @@ TITLE = "Optimal curricula compared to benchmarks"
 ETA = 3.0
 LAMBDA_BARS = tuple(np.round(np.linspace(0.0, 0.5, 11), 2).tolist())
 QUICK_LAMBDA_BARS = (0.0, 0.2, 0.3, 0.5)
-# The joint optimum's rate stays below this for every λ here, and a claim would show if it did not.
+# The joint optimum's rate stays below this for every λ here; otherwise a claim would fail.
 MAX_RATE = 15.0
 RATES = (0.6, 0.9, 1.3, 2.0, 3.0)
-# Objectives closer than this are equal; integration errors are below 1e-10.
+# Objectives closer than this count as equal; integration errors are below 1e-10.
 EQUAL = 1e-8
 MIXING = 1e-7
 
-# Schedules that people would try → the scenario's baseline.
+# Usual schedules → the scenario's baseline.
 USUAL = {"curriculum": "curriculum", "anti-curriculum": "anti-curriculum", "two-switch": "best two-switch"}
 SCHEDULES = (*USUAL, "optimal")
 COLOURS = {
@@ -143,10 +143,10 @@ def _order(
     reached: Mapping[str, float],
     before: Sequence[Solution],
 ) -> Solution:
-    """The optimal order, from that of the λ̄ before; afresh where the optimum has jumped to another kind.
+    """The optimal order, started from that of the previous λ̄, or from scratch if the optimum has jumped.
 
-    A solve from a neighbour takes a fraction of one from several starts. It ends near the neighbour, so it is
-    done again if it is not converged or above one of the usual orders.
+    A solve from a neighbour takes a fraction of the time of several starts. It ends near the neighbour, so it
+    is repeated from scratch if it is not converged or above one of the usual orders.
     """
     if before:
         solution = solve(problem, intervals, warm_start=before[-1])
@@ -182,11 +182,11 @@ def joint_solution(
 def _joint(bars: Sequence[float], intervals: int | None, starts: int, tell: Stages) -> xarray.Dataset:
     """Panels e and f: order and learning rate together.
 
-    From the solution of the λ̄ before as well: a neutral start may end in a local optimum.
+    Also started from the solution of the previous λ̄, since a neutral start may end in a local optimum.
     """
     solutions: list[Solution] = []
     for bar in tell.each("order and learning rate at λ = {:g}/3", bars):
-        # The first optimum has all starts as evidence; the others come from a neighbour and a neutral start.
+        # The first optimum is based on all starts; the others come from a neighbour and a neutral start.
         warm = solutions[-1] if solutions else None
         solutions.append(joint_solution(bar / ETA, intervals, min(starts, 2) if warm else starts, warm))
     hard = max(solutions[0].problem.discrete["difficulty"].values)
@@ -236,7 +236,7 @@ def draw_courses(axes: Axes, data: xarray.Dataset, quantity: str, label: str, sh
 def add_zoom(axes: Axes, data: xarray.Dataset, quantity: str, shown: Sequence[str]) -> None:
     """An inset with the last fifth of training."""
     late = data[quantity].sel(schedule=list(shown)).where(data.alpha >= 0.8 * data.alpha[-1], drop=True)
-    inset = axes.inset_axes((0.45, 0.19, 0.49, 0.44))  # its own labels stay clear of the axis below
+    inset = axes.inset_axes((0.45, 0.19, 0.49, 0.44))  # keeps its labels clear of the axis below
     for name in shown:
         inset.plot(late.alpha, late.sel(schedule=name), color=COLOURS[name], zorder=2 + (name == "optimal"))
     low, high = float(late.min()), float(late.max())
@@ -261,7 +261,7 @@ def _draw_timelines(axes: Axes, data: xarray.Dataset) -> None:
 
 
 def _runs(edges: np.ndarray, mask: np.ndarray) -> list[tuple[float, float]]:
-    """Neighbouring intervals that are on, joined."""
+    """Active intervals, with neighbours joined."""
     ends = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(int), [0]])))
     return [(float(edges[i]), float(edges[j])) for i, j in ends.reshape(-1, 2)]
 
@@ -403,7 +403,7 @@ def _anti_at_high_regularisation(data: xarray.Dataset) -> Claim:
     anti = data.final_error.sel(strategy="anti-curriculum")
     best = data.final_error.sel(strategy=["two-switch", "optimal", "mixed"]).min("strategy")
     optimal = (anti - best).values <= EQUAL
-    # The first λ̄ from which on it is optimal at every larger one as well.
+    # The smallest λ̄ from which it is optimal at every larger one too.
     first = len(optimal) - int(np.argmin(optimal[::-1])) if not optimal.all() else 0
     smallest = float(data.lambda_bar[first]) if first < len(optimal) else None
     return Claim(

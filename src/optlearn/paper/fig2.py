@@ -24,7 +24,7 @@ SIGMAS = (0.1, 0.2, 0.3, 0.4, 0.5)
 QUICK_SIGMAS = (0.1, 0.3, 0.5)
 CONSTANT = 0.68
 PAPER_RESCALING = 0.678
-# p below this: dropout has begun. Its decay is measured over this much training time from there.
+# Dropout has begun when p falls below this. Its decay is measured over this much training time from there.
 ONSET, DECAY_TIME = 0.99, 0.5
 COLOURS = {"none": BLUE, "constant": ORANGE, "optimal": BLACK}
 LABELS = {"none": "no dropout", "constant": f"constant p = p_f = {CONSTANT}", "optimal": "optimal"}
@@ -177,7 +177,7 @@ def _mechanism(data: xarray.Dataset) -> list[Claim]:
     final = {quantity: at_end(data[quantity], LABELS) for quantity in ("correlation", "cosine")}
     none, constant = (later.sel(schedule=name) for name in ("none", "constant"))
     below = {quantity: (constant[quantity] < none[quantity]).values for quantity in final}
-    # Both courses saturate; growth is a matter of the time before.
+    # Both curves saturate; growth refers to the time before.
     level = 0.9 * float(none.cosine.max())
     times = {
         name: shared.crossing(data.alpha.values, -data.cosine.sel(schedule=name).values, -level)

@@ -30,8 +30,8 @@ BATCH_NOISES = (0.1, 0.2, 0.3, 0.4, 0.5)
 QUICK_BATCH_NOISES = (0.1, 0.3, 0.5)
 INSET_NOISES = tuple(np.round(np.linspace(0.05, 0.95, 19), 2).tolist())
 QUICK_INSET_NOISES = (0.1, 0.3, 0.5, 0.6, 0.7, 0.9)
-MOVE = 1e-3  # a change of Δ that counts
-FLAT = 0.05  # a schedule below this is close to Δ = 0
+MOVE = 1e-3  # smallest relevant change of Δ
+FLAT = 0.05  # a schedule below this counts as close to Δ = 0
 POINTS = 401
 
 
@@ -201,7 +201,7 @@ def claims(data: xarray.Dataset) -> list[Claim]:
 
 
 def _shape(schedule: np.ndarray) -> str:
-    """What a noise schedule does, in words."""
+    """The shape of a noise schedule, in words."""
     low = int(np.argmin(schedule))
     fall, rise = schedule[:low].max(initial=schedule[low]) - schedule[low], schedule[-1] - schedule[low]
     if rise <= MOVE:

@@ -36,11 +36,11 @@ TEST_IMAGES = 13_996
 IMPROVEMENT = 40.0
 INTERVALS, QUICK_INTERVALS = 499, 100
 SETS, QUICK_SETS = 10, 3
-FURTHER_SETS = 40  # ours: to compare theory and training more sharply than ten sets can
+FURTHER_SETS = 40  # ours: for a more precise comparison of theory and training than ten sets allow
 RECORDS = 50  # divides 784 steps into pieces of 15 or 16
 EXAMPLES = 3  # of each digit, in panel c
 KINDS = ("original", "corrupted", "constant", "optimal")
-MOVE = 1e-3  # a change of Δ that counts
+MOVE = 1e-3  # smallest relevant change of Δ
 AGREEMENT = 0.15  # of the improvement
 
 
@@ -62,7 +62,7 @@ def compute(
         data_dir: folder of MNIST's files; see ``practice.datasets.mnist``.
         intervals: of the schedules.
         sets: random training sets of 784 images.
-        further_sets: more of them, of which only the errors at the end are kept.
+        further_sets: further training sets, of which only the final errors are stored.
         seed: of the training sets, initial weights and noise.
     """
     tell = Stages(progress, 2 + len(NOISES))
@@ -70,7 +70,7 @@ def compute(
     digits = mnist("all", data_dir).only(0, 1)
     images = digits.rows(SCALE)
     with warnings.catch_warnings():
-        # Shown among the claims, with its numbers.
+        # Reported among the claims, with numbers.
         warnings.simplefilter("ignore", AnisotropyWarning)
         fit = gaussian_mixture(images, digits.labels)
     steps = intervals or (QUICK_INTERVALS if quick else INTERVALS)
@@ -129,12 +129,12 @@ def compute(
 
 
 class Solved(NamedTuple):
-    """The optimum at one level of test noise, and what the theory predicts."""
+    """The optimum at one level of test noise, and the theory's prediction."""
 
     solution: Solution
     schedules: dict[str, Schedule]  # the constant and the optimal one
     alpha: np.ndarray  # (T,)
-    error: np.ndarray  # (terms, schedules, T): the paper's, and with the terms that it neglects
+    error: np.ndarray  # (terms, schedules, T): the paper's theory, and with the terms that it neglects
 
 
 def _solved(fit: MixtureFit, level: float, intervals: int) -> Solved:
@@ -163,7 +163,7 @@ def _train(
 
 
 def _gaussians(fit: MixtureFit, sets: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sets of data that are what the theory assumes them to be, and their second moment."""
+    """Data sets that satisfy the theory's assumptions, and their second moment."""
     rng = np.random.default_rng([seed, sets, fit.N])
     labels = rng.choice(len(fit.classes), (sets, fit.N), p=fit.probabilities)
     spread = fit.sigma[labels][..., None] * rng.standard_normal((sets, fit.N, fit.N))
@@ -175,7 +175,7 @@ def _gaussians(fit: MixtureFit, sets: int, seed: int) -> tuple[np.ndarray, np.nd
 def _examples(
     images: np.ndarray, labels: np.ndarray, trained: np.ndarray, training: denoise.Training
 ) -> np.ndarray:
-    """(kind, example, row, column) held-out images and what the networks of the first set make of them."""
+    """(kind, example, row, column) held-out images, and the outputs of the networks of the first set."""
     held_out = np.setdiff1d(np.arange(len(images)), trained)
     held_out = np.random.default_rng(0).permutation(held_out)
     picks = np.concatenate([held_out[labels[held_out] == digit][:EXAMPLES] for digit in (0, 1)])
@@ -227,7 +227,7 @@ def _draw_improvement(axes: Axes, data: xarray.Dataset) -> None:
 
 
 def _draw_images(figure: SubFigure, data: xarray.Dataset) -> None:
-    """Corrupted images have a grey scale of their own, and so have the two kinds of denoised ones."""
+    """Draw images; corrupted ones and the two kinds of denoised ones have separate grey scales."""
     grid = figure.subplots(len(KINDS), data.sizes["example"], squeeze=False)
     noise = 2 * np.sqrt(SHOWN_NOISE)
     denoised = float(data.image.sel(kind=["constant", "optimal"]).max())
@@ -243,7 +243,7 @@ def _draw_images(figure: SubFigure, data: xarray.Dataset) -> None:
     set_letter(grid[0, 0], "c")
     words = rf"held-out images, $\Delta_F={SHOWN_NOISE}$"
     above = grid[0, 0].text(0.5, 1.13, words, transform=grid[0, 0].transAxes, fontsize=8)
-    above.set_in_layout(False)  # it reaches over the next images
+    above.set_in_layout(False)  # it extends over the next images
 
 
 # --- numbers ---------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ def _rises_then_falls(data: xarray.Dataset) -> Claim:
             "at α": float(data.edge[peak]),
             "last": row[-1],
         }
-        # What it moves against the trend, all in all.
+        # Total movement against the trend.
         dips = np.max(np.maximum.accumulate(row[: peak + 1]) - row[: peak + 1])
         back.append(np.max(row[peak:] - np.minimum.accumulate(row[peak:])))
         rises, falls = row[peak] - row[0] > MOVE, row[peak] - row[-1] > MOVE

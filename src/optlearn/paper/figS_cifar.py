@@ -1,7 +1,7 @@
 """Supplementary figure: easy-hard-easy training of a convolutional network on Cluttered CIFAR-10.
 
-The training takes minutes on a GPU and many hours on a CPU, so its outcome is stored in ``data/``, made by
-``cifar_training.py``. ``compute(run=True)`` trains anew.
+The training takes minutes on a GPU and many hours on a CPU, so its outcome is stored in ``data/``, written by
+``cifar_training.py``. ``compute(run=True)`` repeats the training.
 """
 
 import json
@@ -32,7 +32,7 @@ ANTI_CURRICULUM, CURRICULUM = 0, 50
 PAPER_BEST = 35
 PAPER_CHANCE = 0.9
 STORED = ("cifar_sweep.json", "cifar_sweep_per_seed.json")
-# Order of the samples → seeds: the paper's 30, and more (this work) where the order varies as well.
+# Order of the samples → seeds: the paper's 30, and more (this work) if the order varies too.
 SEEDS: dict[training.Order, int] = {"shared": 30, "per-seed": 90}
 LABELS = {"shared": "one sequence for all repetitions", "per-seed": "own sequence for each repetition"}
 QUICK_A, QUICK_SEEDS, QUICK_SAMPLES, QUICK_TEST = (ANTI_CURRICULUM, PAPER_BEST, CURRICULUM), 3, 1600, 500
@@ -61,7 +61,7 @@ def compute(
         data_dir: folder of CIFAR-10's files; see ``practice.datasets.cifar10``. Without them the
             figure has no example images.
         run: repeat the whole training: 7 minutes on an H200, hours on a CPU.
-        table: use this file, written by ``cifar_training.py``, in place of those stored.
+        table: use this file, written by ``cifar_training.py``, instead of the stored ones.
         seeds: number of initialisations to train.
         samples: number of training images to use.
     """
@@ -109,7 +109,7 @@ def _bytes_last(images: ImageSet) -> training.Images:
 
 
 def _dataset(tables: Sequence[dict[str, Any]]) -> xarray.Dataset:
-    """One data set of tables that ``cifar_training.to_json`` made; seeds that one lacks are NaN."""
+    """One data set from tables of ``cifar_training.to_json``; missing seeds are NaN."""
     parts = []
     for table in tables:
         if not {ANTI_CURRICULUM, CURRICULUM} < set(table["a"]):
@@ -216,7 +216,7 @@ def _draw_interval(axes: Axes, a: np.ndarray, errors: np.ndarray, **look: Any) -
 
 
 def _errors(data: xarray.Dataset, order: str, name: str = "error") -> np.ndarray:
-    """(a, seeds) errors; only the seeds that were trained with this order."""
+    """(a, seeds) errors of the seeds trained with this order."""
     return np.asarray(data[name].sel(order=order).dropna("seed", how="any").values, float)
 
 
@@ -262,7 +262,7 @@ class _Sweep:
 
 
 def _best_beats(sweep: _Sweep, name: str, reference: float) -> Claim:
-    """Is the lowest of the intermediate errors below a reference, its choice among many allowed for?"""
+    """Is the lowest intermediate error below a reference, corrected for choosing among many?"""
     other = sweep.at(reference)
     best = int(sweep.middle[np.argmin(sweep.mean[sweep.middle])])
     mean, interval = sweep.difference(best, other)
@@ -292,7 +292,7 @@ def max_t_test(differences: np.ndarray) -> float:
     whole rows (Westfall and Young).
 
     Args:
-        differences: (n, columns) paired differences, a row an independent repetition.
+        differences: (n, columns) paired differences, one row per independent repetition.
     """
     n = len(differences)
     if n < 2:
@@ -387,7 +387,7 @@ def _sequence_matters(data: xarray.Dataset) -> Claim:
 
 
 def _reduced(data: xarray.Dataset) -> str:
-    """What a reader must know of a training that was cut down."""
+    """A caveat about a shortened training."""
     samples = json.loads(data.attrs["settings"])["train_samples"]
     seeds = min(_errors(data, str(order)).shape[1] for order in data.order.values)
     if samples >= 50_000 and seeds >= SEEDS["shared"]:

@@ -60,7 +60,7 @@ def plot(data: xarray.Dataset) -> Figure:
 
 
 def claims(data: xarray.Dataset) -> list[Claim]:
-    """What the figure is there to show."""
+    """The claims of the figure."""
     error, cosine, norm = (at_end(data[quantity], SHOWN) for quantity in ("error", "cosine", "Q22"))
     return [
         Claim(

@@ -1,8 +1,8 @@
 """Supplementary figures: theory against simulation, for all three models.
 
-The single trajectory of the paper is the first seed; the other seeds give the spread that its
-distance from the theory is measured in. The simulation is the exact chain of the overlaps at finite
-N, which has the same law as SGD on N-dimensional weights.
+The single trajectory of the paper is the first seed; the other seeds determine the spread, the unit of
+its distance from the theory. The simulation is the exact chain of the overlaps at finite N, which has
+the same law as SGD on N-dimensional weights.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ TITLE = "Theory against simulation"
 
 SEEDS, QUICK_SEEDS = 33, 9
 TIMES = 41
-# A course of some twenty independent times strays this far by chance once in a hundred figures.
+# A trajectory with about twenty independent times deviates this far by chance in one of a hundred figures.
 LIMIT = 4.0
 # Bias of order 1/N that the mean over seeds may have, relative to the larger of 1 and the value.
 BIAS = 5.0
@@ -105,7 +105,7 @@ def compute(
 
 @styled
 def plot(data: xarray.Dataset) -> Figure:
-    """One row a model: theory as a line, the single trajectory as crosses."""
+    """One row per model: theory as a line, the single trajectory as crosses."""
     letters = {name: [f"{name} {q}" for q in quantities] for name, (_, _, quantities) in CASES.items()}
     rows = [[*names, *["."] * (4 - len(names))] for names in letters.values()]
     figure, axes = panels(rows, height=7.2)

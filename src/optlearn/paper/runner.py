@@ -1,7 +1,7 @@
-"""Run figures: compute, keep the data, draw, check the claims; resume what is finished.
+"""Run figures: compute, store the data, draw, check the claims; reuse finished figures.
 
 ``OUT/<figure>/`` holds ``data.nc``, ``<figure>.png``, ``<figure>.pdf`` and ``claims.json``, written in
-this order. Data are recomputed only if the stored options or the code of optlearn differ.
+this order. Data are recomputed only if the options or the code of optlearn have changed.
 """
 
 import inspect
@@ -30,33 +30,33 @@ from optlearn.practice.datasets import MissingDataError
 
 
 class Status(StrEnum):
-    """What became of a figure."""
+    """Outcome of a figure."""
 
     DONE = "done"
     REUSED = "reused"  # finished by an earlier run
     SKIPPED = "skipped"  # its data set is missing
-    FAILED = "failed"  # it raised
+    FAILED = "failed"  # it raised an error
 
 
 @dataclass(frozen=True)
 class FigureProgress(Progress):
-    """How far the figure of this name is."""
+    """Progress of one figure."""
 
     figure: str = ""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One figure.
+    """The result of one figure.
 
     Attributes:
         figure: its name.
-        status: what became of it.
-        claims: checked.
-        seconds: of computing and drawing, also if that was in an earlier run.
-        files: what was written.
+        status: its outcome.
+        claims: checked claims.
+        seconds: time for computing and drawing, even if in an earlier run.
+        files: written files.
         message: why it was skipped or failed.
-        warnings: of the computation.
+        warnings: warnings of the computation.
         details: the traceback of a failure.
     """
 
@@ -96,20 +96,20 @@ def reproduce(
 ) -> list[Result]:
     """Compute and draw figures of the paper, and check its claims.
 
-    A figure that fails, or whose data set is missing, does not keep the others from running.
+    A figure that fails, or whose data set is missing, does not stop the others.
 
     Args:
-        figures: names; None or empty for all.
+        figures: names of figures; None or empty for all.
         quick: smaller grids and fewer values.
         data_dir: folder with data sets.
         out: folder for results.
-        jobs: figures to run at once, each in a process of its own.
+        jobs: number of figures to run in parallel, each in a separate process.
         force: recompute finished figures.
-        options: further arguments of ``compute``, given to the figures that have them.
+        options: further arguments of ``compute``, passed to the figures that have them.
         progress: called with a ``FigureProgress`` at every stage of a figure.
 
     Returns:
-        One result a figure, in the order asked for.
+        One result per figure, in the requested order.
     """
     chosen = list(dict.fromkeys(figures or list_figures()))
     for name in chosen:
@@ -139,7 +139,7 @@ class Task:
 
 
 def run_task(task: Task, progress: Report) -> Result:
-    """Run one figure; whatever goes wrong is in the result."""
+    """Run one figure; errors are stored in the result."""
     began = time.perf_counter()
 
     def tell(news: Progress) -> None:
@@ -197,7 +197,7 @@ def _run(task: Task, module: ModuleType, tell: Report) -> Result:
     data = None if task.force else _finished(data_file, stamp)
     status, caught = Status.DONE, []
     if data is None:
-        for old in (claims_file, *drawings):  # they would not belong to the new data
+        for old in (claims_file, *drawings):  # they would not match the new data
             old.unlink(missing_ok=True)
         source = _accepted(module, {"data_dir": task.data_dir})
         with _warnings() as caught:
@@ -211,7 +211,7 @@ def _run(task: Task, module: ModuleType, tell: Report) -> Result:
             "warnings": "\n".join(caught),
         }
         save_dataset(computed, data_file, attributes)
-        data = load_dataset(data_file)  # what is drawn is what is on disk
+        data = load_dataset(data_file)  # draw from the stored data
     elif claims_file.exists() and all(drawing.exists() for drawing in drawings):
         status = Status.REUSED
         tell(Progress("finished before", 1, 1))
@@ -222,12 +222,12 @@ def _run(task: Task, module: ModuleType, tell: Report) -> Result:
             save_figure(figure, drawing)
         save_claims(module.claims(data), claims_file)
     claims, written = tuple(load_claims(claims_file)), (data_file, *drawings, claims_file)
-    said = tuple(line for line in str(data.attrs["warnings"]).split("\n") if line)
-    return Result(name, status, claims, float(data.attrs["seconds"]), written, warnings=said)
+    messages = tuple(line for line in str(data.attrs["warnings"]).split("\n") if line)
+    return Result(name, status, claims, float(data.attrs["seconds"]), written, warnings=messages)
 
 
 def _finished(path: Path, stamp: str) -> Any:
-    """Stored data that were computed with these options by this code; None if there are none."""
+    """Stored data computed with these options by this code; None if there are none."""
     try:
         data = load_dataset(path)
     except OSError:
@@ -238,7 +238,7 @@ def _finished(path: Path, stamp: str) -> Any:
 
 @contextmanager
 def _warnings() -> Iterator[list[str]]:
-    """Collect what the library has to say to users; other warnings go their way."""
+    """Collect the library's warnings for users; other warnings are passed on."""
     texts: list[str] = []
     with warnings.catch_warnings():
         show = warnings.showwarning
@@ -257,7 +257,7 @@ def _warnings() -> Iterator[list[str]]:
 
 
 def _accepted(module: ModuleType, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that the figure has."""
+    """The options that the figure supports."""
     return {name: value for name, value in options.items() if name in _parameters(module)}
 
 
@@ -266,7 +266,7 @@ def _parameters(module: ModuleType) -> list[str]:
 
 
 def _check_options(figures: Sequence[str], options: Mapping[str, Any]) -> None:
-    """Raise for an option that no chosen figure has."""
+    """Raise for an option that no chosen figure supports."""
     if not options:
         return
     taken = {"quick", "progress", "data_dir"}
@@ -282,7 +282,7 @@ def failed(results: Sequence[Result], named: bool) -> bool:
 
     Args:
         results: of all figures.
-        named: the user asked for them by name, so a missing data set is a failure.
+        named: whether the user named them explicitly, so that a missing data set is a failure.
     """
     bad = {Status.FAILED, Status.SKIPPED} if named else {Status.FAILED}
     return any(result.status in bad for result in results)

@@ -1,4 +1,4 @@
-"""What the figures share: claims and whether they hold, stages, courses as arrays, lettered panels."""
+"""Shared by the figures: claims and their checks, stages, time courses as arrays, lettered panels."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,10 +33,10 @@ class Claim:
     Attributes:
         id: short name, unique within its figure.
         text: the claim, in a sentence.
-        found: what was found: a number, text, or a list or mapping of them.
-        expected: what the claim says about it.
-        holds: does it?
-        note: what a reader should know, above all of a claim that does not hold.
+        found: the result: a number, text, or a list or mapping of them.
+        expected: the claimed result.
+        holds: whether the claim holds.
+        note: remarks for the reader, especially about a claim that does not hold.
     """
 
     id: str
@@ -57,7 +57,7 @@ class Claim:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Claim":
-        """The claim that ``to_dict`` wrote."""
+        """The inverse of ``to_dict``."""
         return cls(**values)
 
 
@@ -81,7 +81,7 @@ def _ten_digits(value: float) -> float | None:
 
 
 def all_certified(converged: Any, gaps: Any) -> Claim:
-    """Ours: every optimum of the figure, with these Hamiltonian gaps, has converged by its certificate."""
+    """Our claim that every optimum of the figure, with these Hamiltonian gaps, has converged."""
     states, worst = [bool(c) for c in converged], max(map(float, gaps))
     return Claim(
         "certified",
@@ -96,19 +96,19 @@ def all_certified(converged: Any, gaps: Any) -> Claim:
 
 
 class Stages:
-    """Tells how far a computation of several stages is."""
+    """Reports the progress of a computation with several stages."""
 
     def __init__(self, progress: Report | None, total: int) -> None:
         self.progress, self.total, self.done = progress, total, 0
 
     def __call__(self, text: str) -> None:
-        """Say what comes next."""
+        """Announce the next stage."""
         if self.progress is not None:
             self.progress(Progress(text, self.done, self.total))
         self.done += 1
 
     def each(self, text: str, values: Iterable[float]) -> Iterator[float]:
-        """The values one by one, each announced by the text that it is put into."""
+        """The values one by one, each announced by a text that contains it."""
         for value in values:
             self(text.format(value))
             yield value
@@ -125,19 +125,19 @@ def at_end(course: xarray.DataArray, schedules: Iterable[str]) -> dict[str, floa
 
 
 def pairs(keys: Iterable[Any], values: Iterable[Any]) -> dict[Any, Any]:
-    """Key → value, as many of one as of the other."""
+    """Key → value, for equally many of both."""
     return dict(zip(keys, values, strict=True))
 
 
 def common_grid(schedules: Mapping[str, Schedule], control: str) -> tuple[np.ndarray, np.ndarray]:
-    """Edges (E + 1,) that hold all edges of the schedules, and values (n, E) of a control."""
+    """The union of the schedules' edges (E + 1,), and values (n, E) of a control."""
     edges = np.unique(np.concatenate([schedule.grid for schedule in schedules.values()]))
     edges = edges[np.append(True, np.diff(edges) > 1e-9)]
     return edges, np.stack([schedule.at(middles(edges))[control] for schedule in schedules.values()])
 
 
 def middles(edges: np.ndarray) -> np.ndarray:
-    """(n,) middles of the intervals between (n + 1,) edges."""
+    """(n,) midpoints of the intervals between (n + 1,) edges."""
     return np.asarray((edges[1:] + edges[:-1]) / 2)
 
 

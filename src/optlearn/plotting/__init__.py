@@ -1,7 +1,7 @@
 """Plots of schedules, trajectories, certificates and comparisons.
 
-Every function draws into the caller's axes and returns them; without axes it makes a figure of its
-own, ``axes.figure``. None of them touches pyplot or global settings.
+Every function draws into the caller's axes and returns them; without axes it creates a new figure,
+``axes.figure``. None of them touches pyplot or global settings.
 """
 
 from optlearn.plotting.plots import (

@@ -1,4 +1,4 @@
-"""Plots of controls and courses over training time, of solutions and certificates, and of comparisons."""
+"""Plots of controls and trajectories over training time, solutions, certificates and comparisons."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from optlearn._planning.pareto import Front
     from optlearn._planning.worlds import Regret
 
-MANY = 7  # at most this many curves have distinct colours; more are shaded from dark to light
-NAMED = 24  # at most this many curves are in the legend; of more, every second, third, …
+MANY = 7  # up to this many curves have distinct colours; more are shaded from dark to light
+NAMED = 24  # up to this many curves are in the legend; of more, every second, third, …
 WORDS = {
     "hamiltonian_gap": "Hamiltonian gap",
     "relaxation_gap": "relaxation gap",
@@ -43,13 +43,13 @@ def plot_schedule(
     axes: Axes | None = None,
     **line: Any,
 ) -> Axes:
-    """Draw a control of one or several schedules as steps; of a mixed one, the share of each value.
+    """Draw a control of one or several schedules as steps; for a mixed one, the share of each value.
 
     Args:
         schedule: a schedule, or name → schedule for a legend.
         control: name of the control; None if the schedule has only one.
-        axes: where to draw.
-        **line: for Matplotlib, such as ``color``.
+        axes: axes to draw in.
+        **line: line options of Matplotlib, such as ``color``.
     """
     named = schedule if isinstance(schedule, Mapping) else {"": schedule}
     control = _control(named, control)
@@ -99,17 +99,18 @@ def _draw_shares(axes: Axes, grid: np.ndarray, mixture: Mixture, control: str) -
 def plot_order_parameters(
     trajectory: Trajectory, names: Sequence[str] | None = None, axes: Axes | None = None, **line: Any
 ) -> Axes:
-    """Draw order parameters, or anything else that a trajectory has.
+    """Draw order parameters, or any other quantity of a trajectory.
 
     Args:
-        trajectory: of the theory, or simulated: then the mean over seeds with a band of 95 %.
-        names: what to draw; "M" is all entries of M, "hidden" all those of trained weights of this name.
-            None for all order parameters.
-        axes: where to draw.
-        **line: for Matplotlib.
+        trajectory: a trajectory of the theory, or a simulated one, drawn as the mean over seeds with a 95 %
+            band.
+        names: quantities to draw; "M" means all entries of M, "hidden" all entries of trained weights with
+            this name. None for all order parameters.
+        axes: axes to draw in.
+        **line: line options of Matplotlib.
     """
-    wanted = trajectory.order_parameters if names is None else names
-    chosen = tuple(name for given in wanted for name in _entries(trajectory, given))
+    requested = trajectory.order_parameters if names is None else names
+    chosen = tuple(name for quantity in requested for name in _entries(trajectory, quantity))
     if not chosen:
         raise SpecificationError(
             f"names must be at least one of {', '.join(trajectory.values)}, got {names!r}"
@@ -143,10 +144,10 @@ def plot_error(
     """Draw the generalisation error of one or several runs.
 
     Args:
-        trajectory: one, or name → trajectory for a legend; simulated ones get a band of 95 % over seeds.
-        axes: where to draw.
-        name: what to draw instead of the error.
-        **line: for Matplotlib.
+        trajectory: one, or name → trajectory for a legend; simulated ones get a 95 % band over seeds.
+        axes: axes to draw in.
+        name: quantity to draw instead of the error.
+        **line: line options of Matplotlib.
     """
     named = trajectory if isinstance(trajectory, Mapping) else {"": trajectory}
     axes = own_axes(axes)
@@ -167,7 +168,7 @@ def _draw(axes: Axes, trajectory: Trajectory, name: str, **line: Any) -> None:
 
 @styled
 def plot_solution(solution: Solution) -> Figure:
-    """Every control, the error, the order parameters and the certificate."""
+    """Draw every control, the error, the order parameters and the certificate."""
     controls, paths = solution.schedule.controls, paths_of(solution)
     count = len(controls) + len(paths) + 3
     rows = -(-count // 2)
@@ -189,12 +190,12 @@ def plot_solution(solution: Solution) -> Figure:
 
 
 def paths_of(solution: Solution) -> tuple[Path, ...]:
-    """What must stay within limits all along; none if the problem is not in the solution's file."""
+    """Paths of the problem; empty if the problem is missing from the solution's file."""
     return () if isinstance(solution.problem, MissingProblem) else solution.problem.paths
 
 
 def plot_path(trajectory: Trajectory, path: Path, axes: Axes) -> Axes:
-    """Draw what a path limits, with a line at each limit."""
+    """Draw the quantity of a path, with a line at each limit."""
     plot_error(trajectory, axes, path.label)
     for bound in path.bounds:
         axes.axhline(
@@ -210,16 +211,16 @@ def plot_certificate(solution: Solution, axes: Axes | None = None) -> Axes:
     """Draw the gaps of the certificate, each with the limit below which it counts as small.
 
     Args:
-        solution: whose certificate it is.
-        axes: where to draw.
+        solution: the solution.
+        axes: axes to draw in.
     """
     axes = own_axes(axes)
     certificate = solution.certificate
     small = limits(solution.objective, certificate.negligible)
     gaps = {name: getattr(certificate, name) for name in WORDS if getattr(certificate, name) is not None}
     sizes = {name: abs(float(value)) for name, value in gaps.items()}
-    seen = [value for value in (*sizes.values(), *small.values()) if value > 0]
-    floor = min(seen) / 30
+    positive = [value for value in (*sizes.values(), *small.values()) if value > 0]
+    floor = min(positive) / 30
     for row, (name, size) in enumerate(sizes.items()):
         fine = size <= small[name]
         bar = [floor / 3, small[name]]
@@ -229,7 +230,7 @@ def plot_certificate(solution: Solution, axes: Axes | None = None) -> Axes:
         shown = "0" if size == 0 else f"{size:.1e}"
         axes.annotate(shown, place, (0, 7), textcoords="offset points", ha="center", fontsize=7.5)
     axes.set_yticks(range(len(sizes)), [WORDS[name] for name in sizes])
-    axes.set(xscale="log", xlim=(floor / 3, max(seen) * 10), ylim=(len(sizes) - 0.4, -0.7))
+    axes.set(xscale="log", xlim=(floor / 3, max(positive) * 10), ylim=(len(sizes) - 0.4, -0.7))
     axes.set_xlabel("units of the objective; the bar is what counts as small")
     starts = certificate.starts
     verdict = "converged" if certificate.converged else "NOT CONVERGED"
@@ -243,8 +244,8 @@ def plot_compare(comparison: Comparison, axes: Axes | None = None) -> Axes:
     """Draw the objective of every schedule of a comparison, the best at the top.
 
     Args:
-        comparison: of ``ol.compare``.
-        axes: where to draw.
+        comparison: result of ``ol.compare``.
+        axes: axes to draw in.
     """
     rows = [row for row in comparison.rows if row.objective is not None]
     axes = own_axes(axes, (4.8, 1.2 + 0.32 * len(comparison.rows)))
@@ -262,18 +263,18 @@ def plot_compare(comparison: Comparison, axes: Axes | None = None) -> Axes:
     axes.set_yticks(range(len(rows)), names)
     axes.set_ylim(len(rows) - 0.5, -0.6)
     span = max(float(row.objective or 0.0) for row in rows) - best or abs(best) or 1.0
-    axes.set_xlim(best - 0.08 * span, best + 1.55 * span)  # room for the numbers
+    axes.set_xlim(best - 0.08 * span, best + 1.55 * span)  # space for the numbers
     axes.set_xlabel("objective" + (f"; {', '.join(left_out)}: not physical" if left_out else ""))
     return axes
 
 
 @styled
 def plot_regret(regret: "Regret", axes: Axes | None = None) -> Axes:
-    """Draw what a schedule made for one world (row) costs more than the best in another (column).
+    """Draw the excess of a schedule made for one world (row) over the best in another (column).
 
     Args:
-        regret: of ``ol.regret``.
-        axes: where to draw.
+        regret: result of ``ol.regret``.
+        axes: axes to draw in.
     """
     count = len(regret.labels)
     axes = own_axes(axes, (1.9 + 0.85 * count, 1.5 + 0.6 * count))
@@ -295,11 +296,11 @@ def plot_regret(regret: "Regret", axes: Axes | None = None) -> Axes:
 
 @styled
 def plot_front(front: "Front", axes: Axes | None = None) -> Axes:
-    """Draw the front between two objectives; a point whose certificate is in doubt is open.
+    """Draw the front between two objectives; points that are not converged are open.
 
     Args:
-        front: of ``ol.pareto``.
-        axes: where to draw.
+        front: result of ``ol.pareto``.
+        axes: axes to draw in.
     """
     axes = own_axes(axes)
     across, up = front.names[1], front.names[0]

@@ -1,4 +1,4 @@
-"""A solution as a page of HTML that needs nothing else, and as a fragment for notebooks."""
+"""A solution as a self-contained HTML page, and as a fragment for notebooks."""
 
 import html
 import io
@@ -25,9 +25,9 @@ from optlearn._trajectory import Trajectory
 from optlearn.plotting import plots as draw
 from optlearn.plotting.style import style
 
-# Wide enough to read, narrow enough for two beside each other and for one on a phone.
+# Wide enough to read, narrow enough for two side by side or one on a phone.
 SIZE = (4.4, 2.9)
-# Plots inherit the page's text colour, so they can be read on a dark page too.
+# Plots inherit the page's text colour, so they are readable on a dark page too.
 CSS = (files("optlearn.plotting") / "report.css").read_text(encoding="utf-8")
 
 

@@ -1,6 +1,6 @@
-"""From theory to practice: schedules in one's own training, the model fitted to data, real training.
+"""From theory to practice: schedules in your own training, models fitted to data, real training.
 
-Frameworks are imported only by the names that need them.
+A framework is imported only when a name that needs it is used.
 """
 
 import lazy_loader

@@ -14,18 +14,18 @@ from optlearn.practice.steps import step_table
 
 
 class BatchRamp:
-    """The batch size of every step; made by ``Schedule.to_batches``.
+    """The batch size of every step. Built by ``Schedule.to_batches``.
 
-    ``ramp(step)`` is the batch of a step, from 0 on. ``ramp.batches(samples)`` cuts the indices of a sampler
-    into batches, for ``DataLoader(data, batch_sampler=…)`` of PyTorch; it needs no framework.
+    ``ramp(step)`` is the batch size of a step, counted from 0. ``ramp.batches(samples)`` groups the indices
+    of a sampler into batches, for PyTorch's ``DataLoader(data, batch_sampler=…)``; it needs no framework.
 
     Args:
-        schedule: with a control that is a batch size; it is rounded to whole samples.
+        schedule: a schedule with a control that is a batch size, which is rounded to whole samples.
         control: name of the control.
-        steps: optimisation steps of the whole training (default: the schedule is in steps).
+        steps: optimisation steps of the whole training (default: the schedule's horizon counts steps).
 
     Attributes:
-        sizes: (steps,) the batch of every step.
+        sizes: (steps,) the batch size of every step.
     """
 
     @checked
@@ -37,7 +37,7 @@ class BatchRamp:
             raise SpecificationError(f"to_batches: {control!r} must be at least 1, got {self.sizes.min()}")
 
     def __call__(self, step: int) -> int:
-        """The batch size of a step, from 0 on; after the last, that of the last."""
+        """The batch size of a step, counted from 0; after the last step, that of the last."""
         return int(self.sizes[min(max(int(step), 0), len(self.sizes) - 1)])
 
     def __len__(self) -> int:
@@ -45,21 +45,21 @@ class BatchRamp:
 
     @property
     def samples(self) -> int:
-        """Samples of the whole training."""
+        """Number of samples of the whole training."""
         return int(self.sizes.sum())
 
     def batches(self, samples: Iterable[Any], done: int = 0) -> "Batches":
-        """Batches of indices, from step ``done`` on.
+        """Batches of indices, starting with step ``done``.
 
         Args:
-            samples: indices, such as a sampler of PyTorch; it is gone through again and again.
-            done: steps of a resumed training that are done; their samples are passed over.
+            samples: indices, such as a PyTorch sampler; it is iterated over repeatedly.
+            done: steps already done by a resumed training; their samples are skipped.
         """
         return Batches(self, samples, Arguments("batches").count("done", done, 0))
 
 
 class Batches:
-    """Batches of indices of the sizes of a ramp; made by ``BatchRamp.batches``."""
+    """Batches of indices with the sizes of a ramp. Built by ``BatchRamp.batches``."""
 
     def __init__(self, ramp: BatchRamp, samples: Iterable[Any], done: int) -> None:
         if done > len(ramp):

@@ -1,7 +1,7 @@
 """Samples in the order of a curriculum: exact budgets, no needless repetition, resumable.
 
 ``curriculum_order`` puts the samples of a data set into the order of a schedule. ``CurriculumSampler`` and
-``CurriculumLoader`` show them in that order in PyTorch, and keep count of what was trained on.
+``CurriculumLoader`` show them in that order in PyTorch, and keep track of what was trained on.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -32,27 +32,28 @@ class CurriculumSampler(Sampler[int]):
     """Indices of a data set in the order of a curriculum.
 
     Over the whole training the number of samples of each group is exactly the schedule's share
-    (largest remainder), and no sample of a group comes twice before all of it has come once. With ``steps``,
-    one pass is the whole training; with ``epochs`` it is an epoch, and the next pass goes on from there.
+    (largest remainder), and no sample of a group repeats before the whole group has been shown. With
+    ``steps``, one pass is the whole training; with ``epochs`` it is an epoch, and the next pass continues
+    from there.
 
-    Its position is what was *trained on*, not what workers have fetched in advance: ``loader(data)`` returns
-    a ``DataLoader`` that counts its batches. With a loader of your own, iterate over ``counted(loader)``, or
-    call ``step()`` after every batch. ``next(iter(loader))`` consumes nothing, and a resumed run continues
-    exactly as the saved one would have.
+    Its position is what was *trained on*, not what workers have prefetched: ``loader(data)`` returns a
+    ``DataLoader`` that counts its batches. With your own loader, iterate over ``counted(loader)``, or call
+    ``step()`` after every batch. ``next(iter(loader))`` consumes nothing, and a resumed run continues exactly
+    as the saved one would have.
 
     Args:
-        schedule: with a control that says which group is shown; it may mix values.
+        schedule: a schedule with a control that says which group is shown; it may mix values.
         groups: (n,) the group of each sample of the data set, such as 0 for easy and 1 for hard.
-        batch_size: samples of a batch; in distributed training, of each process.
-        steps: batches of the whole training. Give this, or ``epochs``.
-        epochs: epochs of the whole training; each shows as many samples as the data set has.
+        batch_size: samples in a batch; in distributed training, of each process.
+        steps: batches in the whole training. Give this, or ``epochs``.
+        epochs: epochs in the whole training; each shows as many samples as the data set has.
         control: name of the control; None if the schedule has only one.
-        values: group → value of the control. Only where groups are numbers, and as many as the schedule
-            has values, may it be None: they are then matched in ascending order.
-        drop_last: an epoch has whole batches only.
-        seed: of everything random.
-        rank: which of the ``replicas`` processes this is; None to ask ``torch.distributed``.
-        replicas: processes that share the samples of each step; None likewise, and 1 without it.
+        values: group → value of the control. It may be None only if groups are numbers, and as many as the
+            schedule has values: they are then matched in ascending order.
+        drop_last: drop the last incomplete batch of an epoch.
+        seed: seed of everything random.
+        rank: index of this process among the ``replicas``; None to ask ``torch.distributed``.
+        replicas: processes that share the samples of each step; None to ask likewise (1 if not distributed).
     """
 
     @checked
@@ -85,7 +86,7 @@ class CurriculumSampler(Sampler[int]):
         self.batch_size, self.drop_last = int(batch_size), bool(drop_last)
         self.rank, self.replicas = _process(rank, replicas)
         labels = groups.numpy() if isinstance(groups, torch.Tensor) else np.asarray(groups)
-        # Samples and batches of a pass, for one process.
+        # Samples and batches of a pass in one process.
         self._samples = int(steps) * self.batch_size if steps else -(-len(labels) // self.replicas)
         if drop_last:
             self._samples -= self._samples % self.batch_size
@@ -99,18 +100,18 @@ class CurriculumSampler(Sampler[int]):
         self._begin()
 
     def _begin(self) -> None:
-        """Start a pass: nothing of it has been drawn or handed over yet."""
+        """Start a pass, of which nothing has been drawn or handed over yet."""
         self._drawn = self._drawn_to_the_end = self._is_counted = self._looked = False
         self._in_hand = 0
 
     @property
     def counts(self) -> dict[Any, int]:
-        """Group → how many of its samples the whole training shows."""
+        """Group → number of its samples shown in the whole training."""
         return dict(zip(self.order.labels, self.order.counts.tolist(), strict=True))
 
     @property
     def steps_done(self) -> int:
-        """Batches that were trained on; one that a counting loader has handed over is among them."""
+        """Number of batches trained on, including one that a counting loader has just handed over."""
         return self._done + self._in_hand
 
     @property
@@ -126,7 +127,7 @@ class CurriculumSampler(Sampler[int]):
         if not self._looked:
             self._done += self._in_hand  # the loop was left after this batch
         if self._drawn_to_the_end and not self._is_counted:
-            # Nobody counts batches, so a pass that was drawn to its end is taken as trained on.
+            # Nobody counts batches, so a completely drawn pass counts as trained on.
             self._done = (self._done // self._batches + 1) * self._batches
         self._begin()
         if self._done >= self.total_steps:
@@ -141,15 +142,15 @@ class CurriculumSampler(Sampler[int]):
     def _draw(self, first: int, end: int) -> Iterator[int]:
         for position in range(first, end):
             self._drawn, self._drawn_to_the_end = True, position == end - 1
-            # Processes take turns, so that together they show every part of the order at its time.
+            # Processes take turns, so that together they follow the order.
             yield int(self.order.indices[position * self.replicas + self.rank])
 
     def counted(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """The batches of a loader that uses this sampler, counted as the training goes through them.
+        """The batches of a loader that uses this sampler, counted as training consumes them.
 
-        A batch that was handed over counts at once, so that a state may be saved as soon as it was trained
-        on. Only if a pass is given up at its first batch, as by ``next(iter(loader))``, does the next pass
-        show it again.
+        A batch counts as soon as it is handed over, so a state may be saved right after training on it. Only
+        if a pass is abandoned at its first batch, as by ``next(iter(loader))``, does the next pass show it
+        again.
         """
         for number, batch in enumerate(batches):
             self._in_hand, self._is_counted = 1, True
@@ -166,7 +167,7 @@ class CurriculumSampler(Sampler[int]):
         self.set_step(self._done + 1)
 
     def set_step(self, steps_done: int) -> None:
-        """Set the number of batches that were trained on."""
+        """Set the number of batches trained on."""
         if not (is_whole(steps_done) and 0 <= steps_done <= self.total_steps):
             raise SpecificationError(
                 f"CurriculumSampler: steps_done must be from 0 to {self.total_steps}, the batches of the "
@@ -184,7 +185,7 @@ class CurriculumSampler(Sampler[int]):
 
         Args:
             data: the data set.
-            **options: of ``DataLoader``, such as ``num_workers``.
+            **options: options of ``DataLoader``, such as ``num_workers``.
         """
         return CurriculumLoader(data, self.batch_size, sampler=self, drop_last=self.drop_last, **options)
 
@@ -192,7 +193,7 @@ class CurriculumSampler(Sampler[int]):
         """The position, and what identifies the order.
 
         Raises:
-            SpecificationError: samples were drawn, and nobody has said how many were trained on.
+            SpecificationError: samples were drawn, but it is unknown how many were trained on.
         """
         if self._drawn and not self._is_counted:
             raise SpecificationError(
@@ -203,7 +204,7 @@ class CurriculumSampler(Sampler[int]):
         return {"steps_done": self.steps_done, **self._identity()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a ``state_dict`` of a sampler that was made with the same arguments."""
+        """Continue from the ``state_dict`` of a sampler with the same arguments."""
         for name, value in self._identity().items():
             if state[name] != value:
                 raise SpecificationError(
@@ -226,7 +227,7 @@ class CurriculumSampler(Sampler[int]):
 
 
 class CurriculumLoader(DataLoader[Any]):
-    """A ``DataLoader`` that counts what is trained on; made by ``CurriculumSampler.loader``.
+    """A ``DataLoader`` that counts what is trained on. Built by ``CurriculumSampler.loader``.
 
     It has the state of its sampler, which Lightning saves and loads by itself.
     """
@@ -251,7 +252,7 @@ class CurriculumLoader(DataLoader[Any]):
 
 
 def _process(rank: int | None, replicas: int | None) -> tuple[int, int]:
-    """Which process this is, of how many; asks ``torch.distributed`` for what is not given."""
+    """Rank and number of processes; asks ``torch.distributed`` for missing ones."""
     running = torch.distributed.is_available() and torch.distributed.is_initialized()
     count = (torch.distributed.get_world_size() if running else 1) if replicas is None else replicas
     mine = (torch.distributed.get_rank() if running else 0) if rank is None else rank
@@ -268,9 +269,9 @@ class CurriculumOrder:
     Attributes:
         labels: (G,) the groups.
         members: for each group, the indices of its samples.
-        counts: (G,) how many samples of each group are shown.
+        counts: (G,) number of samples of each group that are shown.
         sequence: (total,) group, as an index into ``labels``, of every sample shown.
-        seed: of the order inside groups.
+        seed: seed of the order inside groups.
     """
 
     labels: tuple[Hashable, ...]
@@ -281,7 +282,7 @@ class CurriculumOrder:
 
     @cached_property
     def indices(self) -> Int[np.ndarray, " total"]:
-        """Index of every sample shown: a group is gone through once before it repeats."""
+        """Index of every sample shown: a whole group is shown before any sample repeats."""
         made = np.empty(len(self.sequence), dtype=np.int64)
         for g, members in enumerate(self.members):
             rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(1, g)))
@@ -303,18 +304,18 @@ def curriculum_order(
     """Put the samples of a data set into the order of a schedule.
 
     Every group gets its share of the ``total`` samples, rounded by largest remainder. The j-th of
-    a group's n samples is put at a random time of the j-th of n parts of training that hold an equal
+    a group's n samples is put at a random time in the j-th of n parts of training that hold an equal
     share of the group, and all groups are merged by time. So the counts are exact, an interval
-    without a group shows none of it, and where a schedule mixes values the mix is stratified.
+    without a group shows none of it, and mixed values are stratified.
 
     Args:
-        schedule: with a control that says which group is shown.
+        schedule: a schedule with a control that says which group is shown.
         groups: (n,) the group of each sample of the data set.
         total: samples shown in the whole training.
         control: name of the control; None if the schedule has only one.
-        values: group → value of the control. Only where groups are numbers, and as many as the schedule
-            has values, may it be None: they are then matched in ascending order.
-        seed: of everything random.
+        values: group → value of the control. It may be None only if groups are numbers, and as many as the
+            schedule has values: they are then matched in ascending order.
+        seed: seed of everything random.
     """
     name = _control(schedule, control)
     of_samples = np.asarray(groups)
@@ -337,7 +338,7 @@ def curriculum_order(
     weights = np.zeros((schedule.intervals, len(labels)))
     for g, column in enumerate(columns):
         if column is not None:
-            # Groups of the same value share it by size.
+            # Groups with the same value share its samples in proportion to their sizes.
             same = [h for h, other in enumerate(columns) if other == column]
             weights[:, g] = lengths * shares[:, column] * sizes[g] / sizes[same].sum()
     counts = largest_remainder(weights.sum(axis=0), total)
@@ -349,12 +350,12 @@ def curriculum_order(
 
 
 def largest_remainder(shares: Float[np.ndarray, " n"], total: int) -> Int[np.ndarray, " n"]:
-    """Whole numbers (n,) that add up to ``total`` and are nearest to ``total`` times the shares (n,).
+    """Whole numbers (n,) that add up to ``total``, nearest to ``total`` times the shares (n,).
 
-    All are rounded down, then those with the largest remainders (the first, if equal) get one more.
+    All are rounded down, then those with the largest remainders (the first of equal ones) get one more.
     """
     quotas = np.asarray(shares, dtype=float) / np.sum(shares) * total
-    # A quota that is a whole number up to round-off is that number.
+    # Quotas within round-off of a whole number are that number.
     nearest = np.round(quotas)
     quotas = np.where(np.abs(quotas - nearest) < TOLERANCE * max(total, 1), nearest, quotas)
     counts = np.floor(quotas).astype(np.int64)
@@ -388,16 +389,16 @@ def _shares(schedule: Schedule, name: str) -> tuple[Float[np.ndarray, " n"], Flo
 def _columns(
     labels: list[Any], offered: np.ndarray, values: Mapping[Any, float] | None, name: str
 ) -> list[int | None]:
-    """For each group, the index of its value among those of the control; None if it is never shown."""
+    """For each group, the index of its value among the control's values; None if it is never shown."""
     if values is None:
-        # Sorted by the alphabet, "simple" would come after "hard".
+        # Alphabetically, "simple" would come after "hard".
         if not all(isinstance(label, int | float) for label in labels):
             each = ", ".join(f"{label!r}: …" for label in labels)
             raise SpecificationError(
                 f"values must say which {name} each group has where groups are not numbers, "
                 f"values={{{each}}} out of {', '.join(f'{value:g}' for value in offered)}"
             )
-        # Groups that are the values themselves are a case of this.
+        # This includes groups that are the values themselves.
         if len(labels) != len(offered):
             raise SpecificationError(
                 f"the data set has the groups {labels}, and {name} takes the values {offered.tolist()}: say "
@@ -418,8 +419,8 @@ def _times(weights: np.ndarray, grid: np.ndarray, count: int, uniforms: np.ndarr
     present = weights > 0
     if not count or not present.any():
         return np.zeros(0)
-    # The share of the group shown so far is piecewise linear in time; times are its inverse, in
-    # which intervals without the group take no part.
+    # The share of the group shown so far is piecewise linear in time; times come from its inverse, which
+    # skips intervals without the group.
     heights = np.cumsum(weights[present])
     levels = (np.arange(count) + uniforms) / count * heights[-1]
     piece = np.minimum(np.searchsorted(heights, levels, side="right"), len(heights) - 1)

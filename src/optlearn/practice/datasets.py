@@ -1,9 +1,9 @@
 """MNIST and CIFAR-10 in their official binary files, from a folder or from a checked download.
 
-Files are looked for in ``data_dir``, else in the folder that the environment variable
-``OPTLEARN_DATA`` names, in both cases in its subfolder of the data set as well (``DIR/mnist`` or
-``DIR``). Without either, they are fetched once into the user's cache (or ``OPTLEARN_CACHE``). The
-content of every official file is compared with its SHA-256 before it is used.
+Files are looked for in ``data_dir``, else in the folder named by the environment variable
+``OPTLEARN_DATA``, in both cases also in the data set's subfolder (``DIR/mnist`` or ``DIR``). Without
+either, they are downloaded once into the user's cache (or ``OPTLEARN_CACHE``). The content of every
+official file is checked against its SHA-256 before use.
 """
 
 import gzip
@@ -25,7 +25,7 @@ from optlearn._errors import DataFileError, SpecificationError
 from optlearn._io.files import MOST_BYTES, cache_folder, read_file
 
 ENVIRONMENT = "OPTLEARN_DATA"
-TIMEOUT = 30  # seconds to wait for an answer of a mirror
+TIMEOUT = 30  # seconds to wait for a mirror to answer
 MOST_AXES = 32  # of an IDX file; NumPy has no more than 64
 
 Split = Literal["train", "test", "all"]
@@ -33,7 +33,7 @@ FilePath = str | os.PathLike[str]
 
 
 class MissingDataError(DataFileError):
-    """A data set is not in the folder where it was looked for, and could not be fetched.
+    """A data set is not in the expected folder and could not be downloaded.
 
     The message names the folder, the files and what to do.
     """
@@ -55,12 +55,12 @@ class ImageSet:
         return len(self.labels)
 
     def only(self, *labels: int) -> "ImageSet":
-        """The images with one of the given labels, in their order."""
+        """The images with one of the given labels, in their original order."""
         chosen = np.isin(self.labels, labels)
         return ImageSet(self.images[chosen], self.labels[chosen])
 
     def rows(self, scale: float = 255.0) -> Float[np.ndarray, "n N"]:
-        """Pixels divided by ``scale``, an image a row."""
+        """Pixels divided by ``scale``, one image per row."""
         return self.images.reshape(len(self), -1) / scale
 
 
@@ -69,11 +69,11 @@ class DataSet:
     """The official files of a data set.
 
     Attributes:
-        name: as the user calls it.
+        name: name of the data set for users.
         folder: subfolder of a data directory.
         digests: file name, without ``.gz`` → SHA-256 of its uncompressed content.
-        download: fetches the missing files into a folder.
-        size: of the download, for messages.
+        download: downloads the missing files into a folder.
+        size: size of the download, for messages.
     """
 
     name: str
@@ -83,7 +83,7 @@ class DataSet:
     size: str
 
     def locate(self, data_dir: FilePath | None = None) -> Path:
-        """The folder in which the files are looked for; they need not be there."""
+        """The folder where the files are expected; they need not exist."""
         chosen = data_dir if data_dir is not None else os.environ.get(ENVIRONMENT) or None
         if chosen is None:
             return cache_folder() / self.folder
@@ -102,7 +102,7 @@ class DataSet:
         return path, self.digests[name] if verify else None
 
     def ensure(self, data_dir: FilePath | None = None) -> Path:
-        """The folder that holds the files; they are fetched into the cache if none was named."""
+        """The folder that holds the files; without a named folder, they are downloaded into the cache."""
         folder = self.locate(data_dir)
         if not self.missing(folder):
             return folder
@@ -111,7 +111,7 @@ class DataSet:
         return fetch(self.name)
 
     def advice(self, folder: Path, reason: str = "") -> str:
-        """What is missing, and how to get it."""
+        """A message about the missing files and how to get them."""
         files = ", ".join(self.missing(folder))
         because = f" and could not be fetched ({reason})" if reason else ""
         return (
@@ -130,8 +130,8 @@ def mnist(split: Split = "train", data_dir: FilePath | None = None, *, verify: b
         split: "train", "test", or "all" for both, training images first.
         data_dir: folder with the four IDX files, gzipped or not, or with a folder ``mnist`` that
             has them.
-        verify: compare the files with the official checksums. False for files of your own of the
-            same names.
+        verify: check the files against the official checksums. False for your own files with the same
+            names.
 
     Raises:
         DataFileError: a file is missing, damaged or not the official one.
@@ -174,9 +174,9 @@ def read_idx(path: FilePath, sha256: str | None = None, *, dimensions: int | Non
     content = _content(path)
     axes = content[3] if len(content) >= 4 else 0
     if content[:3] != b"\0\0\x08" or not 1 <= axes <= MOST_AXES or dimensions not in (None, axes):
-        wanted = f"{0x0800 + dimensions:#010x}" if dimensions else "0x000008nn"
+        expected = f"{0x0800 + dimensions:#010x}" if dimensions else "0x000008nn"
         raise DataFileError(
-            f"{path}: magic number 0x{content[:4].hex()} where {wanted} is expected (an IDX file of "
+            f"{path}: magic number 0x{content[:4].hex()} where {expected} is expected (an IDX file of "
             f"unsigned bytes{f' with {dimensions} axes' if dimensions else ''})"
         )
     start = 4 + 4 * axes
@@ -216,7 +216,7 @@ def fetch(name: str, data_dir: FilePath | None = None) -> Path:
 
     Args:
         name: "mnist" or "cifar10".
-        data_dir: where to; None for the user's cache.
+        data_dir: target folder; None for the user's cache.
 
     Returns:
         The folder that holds the files.
@@ -240,7 +240,7 @@ MNIST_MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
 )
-# MD5 of the gzipped files as they are distributed.
+# MD5 of the gzipped files as distributed.
 MNIST_ARCHIVES = {
     "train-images-idx3-ubyte": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
     "train-labels-idx1-ubyte": "d53e105ee54ea40749a09fcbcd1e9432",
@@ -265,7 +265,7 @@ def _download_cifar10(folder: Path) -> None:
 
 
 def _retrieve(mirrors: tuple[str, ...], name: str, digest: str, folder: Path, unpack: Any = None) -> None:
-    """Fetch a file from the first mirror that has it; pooch checks it before it is put in place."""
+    """Download a file from the first mirror that has it; pooch checks it before putting it in place."""
     import pooch
 
     ask = pooch.HTTPDownloader(timeout=TIMEOUT)

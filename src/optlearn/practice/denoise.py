@@ -4,8 +4,8 @@ The network is f(x̃) = b x̃ + Σ_k w_k λ̃_k/√N with λ̃_k = w_k·x̃/√N
 z ~ N(0, I). A step uses one fresh image x, and goes down the gradient of L = ½‖x − f(x̃)‖²: w_k by η ∂L/∂w_k
 and b by (η_b/N²) ∂L/∂b. This is the rule that the order parameters of ``models.autoencoder`` follow.
 
-Schedules are compared in pairs: on a training set, all of them see the same images in the same order, the
-same noise z and the same initial weights.
+Comparisons of schedules are paired: on a training set, all schedules see the same images in the same order,
+the same noise z and the same initial weights.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,8 +31,8 @@ class Training:
         error: (S, V, T) test error of training set s under schedule v.
         overlaps: (S, V, T, K, K) w_k·w_k'/N.
         skips: (S, V, T) skip b.
-        weights: (S, V, K, N) at the end.
-        names: of the schedules.
+        weights: (S, V, K, N) final weights.
+        names: names of the schedules.
     """
 
     alpha: Float[np.ndarray, " T"]
@@ -44,7 +44,7 @@ class Training:
 
     @property
     def skip(self) -> Float[np.ndarray, "S V"]:
-        """(S, V) skip at the end."""
+        """(S, V) final skip."""
         return np.asarray(self.skips[..., -1])
 
     def improvement(self, of: str, over: str) -> Float[np.ndarray, "S T"]:
@@ -81,9 +81,9 @@ def train(
         eta: learning rate η of the weights.
         skip_rate: learning rate η_b of the skip.
         skip: initial value of b.
-        seed: of the noise; every training set has its own.
-        first_set: number of the first training set, if these are a part of many.
-        records: how many times, from the start to the end, the test error is measured.
+        seed: seed of the noise; every training set has its own noise.
+        first_set: index of the first training set, if these are part of many.
+        records: how many times, from start to end, the test error is measured.
     """
     x = _floats("images", images, 3)
     sets, steps, N = x.shape
@@ -100,7 +100,7 @@ def train(
     stops = np.unique(np.linspace(0, steps, max(2, records)).round().astype(int))
     test = np.broadcast_to(np.asarray(test_noise, dtype=float), (count,))
     runs = []
-    # One training set after the other, so that its weights stay in the processor's cache.
+    # One training set at a time, so that its weights stay in the processor's cache.
     for s in range(sets):
         learner = _Learner(w if w.ndim == 2 else w[s], float(skip), count, eta, skip_rate)
         held_out = moment if moment.ndim == 2 else moment[s]
@@ -115,7 +115,7 @@ def train(
 
 
 def mean_squared_error(weights: Array, skip: Array, second_moment: Array, noise: Array) -> np.ndarray:
-    """E‖x − f(x̃)‖² on test images, averaged exactly over the noise that is added to them.
+    """E‖x − f(x̃)‖² on test images, averaged exactly over the added noise.
 
     The network is linear, so the average over noise and images depends on the images only through the mean of
     x xᵀ.
@@ -124,18 +124,18 @@ def mean_squared_error(weights: Array, skip: Array, second_moment: Array, noise:
         weights: (…, K, N).
         skip: (…) b.
         second_moment: (N, N) mean of x xᵀ.
-        noise: Δ_F, of a shape that broadcasts with the skips'.
+        noise: Δ_F, broadcast against the skips.
 
     Returns:
-        (…) mean squared errors of an image (a sum over pixels), without a factor ½.
+        (…) mean squared errors per image (summed over pixels), without a factor ½.
     """
     w, b, moment = np.asarray(weights), np.asarray(skip), np.asarray(second_moment)
     delta = np.asarray(noise, dtype=float)
     N = w.shape[-1]
     keep = np.sqrt(1 - delta)
     gram = w @ np.swapaxes(w, -1, -2) / N
-    seen = (w.reshape(-1, N) @ moment).reshape(w.shape)
-    fields = seen @ np.swapaxes(w, -1, -2) / N
+    projected = (w.reshape(-1, N) @ moment).reshape(w.shape)
+    fields = projected @ np.swapaxes(w, -1, -2) / N
     power = np.trace(moment)
     miss = 1 - b * keep
     # x − f(x̃) = (1 − b√(1−Δ)) x − √(1−Δ) A x − √Δ (b + A) z with A = Σ_k w_k w_kᵀ/N of rank K.
@@ -152,7 +152,7 @@ def reconstruct(images: Array, weights: Array, skip: float, noise: float, seed: 
         weights: (K, N).
         skip: b.
         noise: variance Δ of the noise.
-        seed: of the noise: the same seed corrupts the same images alike.
+        seed: seed of the noise: the same seed corrupts the same images in the same way.
 
     Returns:
         (2, n, N): the corrupted and the denoised images.
@@ -164,7 +164,7 @@ def reconstruct(images: Array, weights: Array, skip: float, noise: float, seed: 
 
 
 def training_sets(count: int, sets: int, size: int, seed: int = 0) -> Int[np.ndarray, "S P"]:
-    """(sets, size) random indices below ``count``, in random order, none twice in a set."""
+    """(sets, size) random indices below ``count``, in random order, without repetition in a set."""
     if not 0 < size <= count:
         raise SpecificationError(f"size must be from 1 to {count}, the number of images, got {size}")
     return np.stack([_stream("images", seed, s).permutation(count)[:size] for s in range(sets)])
@@ -192,8 +192,8 @@ def mean_interval(values: Array, level: float = 0.95) -> tuple[np.ndarray, np.nd
     """Mean over the first axis, and the half-width of its confidence interval (Student's t).
 
     Args:
-        values: (n, …) independent measurements; of pairs, their differences.
-        level: of the interval.
+        values: (n, …) independent measurements; for pairs, their differences.
+        level: confidence level of the interval.
     """
     data = np.asarray(values, dtype=float)
     n = len(data)
@@ -204,13 +204,13 @@ def mean_interval(values: Array, level: float = 0.95) -> tuple[np.ndarray, np.nd
 
 
 def _stream(purpose: str, seed: int, index: int) -> np.random.Generator:
-    """Random numbers of one training set; for another purpose, others."""
+    """Random numbers of one training set, independent for each purpose."""
     purposes = ("images", "noise")
     return np.random.default_rng(np.random.SeedSequence([seed, index], spawn_key=(purposes.index(purpose),)))
 
 
 class _Learner:
-    """V networks: weights w (V, K, N) and skips b (V,), all of which begin alike."""
+    """V networks with equal starts: weights w (V, K, N) and skips b (V,)."""
 
     def __init__(self, weights: np.ndarray, skip: float, count: int, eta: float, skip_rate: float) -> None:
         self.w, self.b = np.repeat(weights[None], count, axis=0), np.full(count, skip)
@@ -223,7 +223,7 @@ class _Learner:
         hidden = (w @ noisy[:, :, None])[:, :, 0] / np.sqrt(N)
         residual = x - self.b[:, None] * noisy - (hidden[:, None] @ w)[:, 0] / np.sqrt(N)
         back = (w @ residual[:, :, None])[:, :, 0] / np.sqrt(N)
-        # The weights are tied: they appear in the decoder (first term) and in the encoder (second).
+        # The weights are tied: they appear in the decoder (first term) and the encoder (second).
         rate = self.eta / np.sqrt(N)
         for k in range(w.shape[1]):
             w[:, k] += (rate * hidden[:, k, None]) * residual + (rate * back[:, k, None]) * noisy
@@ -239,12 +239,12 @@ def _run(
     test_noise: Float[np.ndarray, " V"],
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Errors (V, T), overlaps (V, T, K, K) and skips (V, T) at the ``stops``, and weights at the end."""
+    """Errors (V, T), overlaps (V, T, K, K) and skips (V, T) at the ``stops``, and final weights."""
     steps, N = images.shape
-    wanted = set(stops.tolist())
+    recorded = set(stops.tolist())
     weights, skips = [], []
     for step in range(steps + 1):
-        if step in wanted:
+        if step in recorded:
             weights.append(learner.w.copy())
             skips.append(learner.b.copy())
         if step < steps:
@@ -255,7 +255,7 @@ def _run(
 
 
 def _noise_of_steps(name: str, schedule: Schedule, steps: int, N: int) -> Float[np.ndarray, " P"]:
-    """Noise of every SGD step: step μ has that of α = μ/N."""
+    """Noise of every SGD step: step μ has the noise at α = μ/N."""
     if abs(schedule.horizon * N - steps) > 0.5:
         raise SpecificationError(
             f"schedule {name!r} ends at α = {schedule.horizon:g}, which is {schedule.horizon * N:g} steps at "

@@ -1,9 +1,9 @@
 """Fit the input model of the theory, x = μ_c/√N + σ_c g, to data.
 
-The theory describes a cluster by its centroid and one standard deviation: around the centroid, data spread
-equally in all N directions. Real data do not, and a fit measures the deviation. Under the model the
-*participation ratio* (Σ_i λ_i)²/Σ_i λ_i² of the eigenvalues λ_i of a cluster's covariance is N, up to the
-scatter of a finite sample; data that spread in only d directions have a ratio of about d.
+The theory describes a cluster by its centroid and one standard deviation: around the centroid, data are
+isotropic in all N directions. Real data are not, and a fit measures the deviation. Under the model the
+*participation ratio* (Σ_i λ_i)²/Σ_i λ_i² of the eigenvalues λ_i of a cluster's covariance is N, up to
+finite-sample fluctuations; data that vary in only d directions have a ratio of about d.
 """
 
 import inspect
@@ -34,22 +34,22 @@ SPECTRUM_SAMPLES = 4000
 
 
 class AnisotropyWarning(UserWarning):
-    """Around their centroids the data spread in few directions, while the theory assumes all of them.
+    """Around their centroids the data vary in few directions, while the theory assumes isotropy.
 
-    Only a training run can tell how good a schedule from such a fit is; the fit's ``isotropy`` measures how
-    far off the assumption is.
+    Only a training run can show how good a schedule from such a fit is; the fit's ``isotropy`` measures how
+    wrong the assumption is.
     """
 
 
 @dataclass(frozen=True)
 class Isotropy:
-    """The spectrum of the covariance of each cluster, against that of isotropic data.
+    """The spectrum of each cluster's covariance, compared with that of isotropic data.
 
     Attributes:
         spectra: for each cluster, the eigenvalues of its covariance as shares of the variance,
             largest first; they sum to 1.
         participation: (C,) participation ratios, in dimensions.
-        expected: (C,) the same of isotropic Gaussian data of as many samples, N/(1 + N/n).
+        expected: (C,) those of isotropic Gaussian data with as many samples, N/(1 + N/n).
     """
 
     spectra: tuple[Float[np.ndarray, " d"], ...]
@@ -58,7 +58,7 @@ class Isotropy:
 
     @classmethod
     def measure(cls, clusters: Sequence[np.ndarray], rng: np.random.Generator) -> "Isotropy":
-        """Of clusters of residuals (n_c, N), samples minus their centroid."""
+        """From the residuals (n_c, N) of each cluster, samples minus their centroid."""
         spectra = tuple(_spectrum(residuals, rng) for residuals in clusters)
         N = clusters[0].shape[1]
         return cls(
@@ -69,7 +69,7 @@ class Isotropy:
 
     @property
     def ratio(self) -> Float[np.ndarray, " C"]:
-        """(C,) participation against isotropic data: about 1 where the model holds."""
+        """(C,) participation relative to isotropic data: about 1 if the model holds."""
         return np.asarray(self.participation / self.expected)
 
     @property
@@ -78,11 +78,11 @@ class Isotropy:
         return bool(np.any(self.ratio < ISOTROPY_LIMIT))
 
     def top_share(self, directions: int = 1) -> Float[np.ndarray, " C"]:
-        """(C,) share of the variance in the ``directions`` with the largest."""
+        """(C,) share of the variance in the ``directions`` of largest variance."""
         return np.array([spectrum[:directions].sum() for spectrum in self.spectra])
 
     def warn(self, classes: np.ndarray, N: int) -> None:
-        """Warn, with numbers, of clusters that are far from isotropic."""
+        """Warn of clusters that are far from isotropic, with numbers."""
         top = self.top_share()
         parts = [
             f"cluster {classes[c]} in about {self.participation[c]:.1f} of {N} directions "
@@ -129,10 +129,10 @@ class MixtureFit:
 
     @property
     def natural_scale(self) -> float:
-        """What to divide the samples by, at least 1, so that they are no larger than the theory assumes.
+        """Divisor of the samples, at least 1, that makes them no larger than the theory assumes.
 
         In the theory ‖μ_c‖²/N is of order 1: its mean over the samples is then at most 1. The root mean
-        square of σ_c is at most ½; training runs away at the scenarios' learning rates where it is 1.
+        square of σ_c is at most ½; if it is 1, training diverges at the scenarios' learning rates.
         """
         centroids, spread = self.probabilities @ np.diag(self.Omega), self.probabilities @ self.sigma**2
         return max(1.0, float(np.sqrt(centroids)), 2 * float(np.sqrt(spread)))
@@ -150,7 +150,7 @@ class MixtureFit:
             weights: (K, N), a row for each hidden node.
 
         Returns:
-            ``Q`` (K, K), ``R`` (K, C) and ``Omega`` (C, C), as scenarios take it for ``start``.
+            ``Q`` (K, K), ``R`` (K, C) and ``Omega`` (C, C), in the form of the scenarios' ``start``.
         """
         w = as_numbers(weights)
         if w is None or w.ndim != 2 or w.shape[1] != self.N or not np.all(np.isfinite(w)):
@@ -163,13 +163,13 @@ class MixtureFit:
     def weights(self, Q: Array, R: Array, seed: int | Sequence[int] = 0) -> Float[np.ndarray, "K N"]:
         """Random weights with exactly the given overlaps.
 
-        A part in the span of the centroids has the overlaps R with them; the rest lies in random
+        The component in the span of the centroids has the overlaps R with them; the rest lies in random
         directions orthogonal to it.
 
         Args:
             Q: (K, K) overlaps w_k·w_k'/N of the weights.
             R: (K, C) overlaps w_k·μ_c/N with the centroids.
-            seed: of the random directions, a number or several.
+            seed: seed of the random directions, one number or several.
 
         Returns:
             (K, N) weights.
@@ -188,7 +188,7 @@ class MixtureFit:
             raise UnphysicalStateError(
                 f"no weights have these overlaps: Q - R Ω⁻¹ Rᵀ has the negative eigenvalue {values[0]:.3g}"
             )
-        # A separate stream: the same seed, used elsewhere for noise, must not give the same numbers.
+        # A separate stream: the same seed used elsewhere for noise must not give the same numbers.
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
         draws = rng.standard_normal((self.N, K))
         basis, _ = np.linalg.qr(np.column_stack([self.centroids.T, draws]))
@@ -217,15 +217,15 @@ class MixtureFit:
         seed: int = 0,
         **arguments: Any,
     ) -> Problem:
-        """The problem of a scenario on these data: their σ, p_c, N and centroids take the place of its own.
+        """The problem of a scenario on these data: their σ, p_c, N and centroids replace its own.
 
         Args:
-            scenario: one whose inputs are a Gaussian mixture; ``data_scenarios()`` names them.
+            scenario: a scenario whose inputs are a Gaussian mixture; ``data_scenarios()`` lists them.
             start: initial weights (K, N) of the network, or a mapping with their overlaps ``Q`` and
                 ``R``; None for random weights, all entries standard normal.
-            nodes: how many hidden nodes K the random weights have.
-            seed: of the random weights.
-            **arguments: of the scenario, such as ``Delta_F``.
+            nodes: number of hidden nodes K of the random weights.
+            seed: seed of the random weights.
+            **arguments: arguments of the scenario, such as ``Delta_F``.
         """
         if scenario not in data_scenarios():
             names = ", ".join(data_scenarios())
@@ -234,7 +234,7 @@ class MixtureFit:
             )
         for name in sorted({"sigma", "N", "cluster_probabilities"} & set(arguments)):
             value = arguments[name]
-            raise SpecificationError(f"{name} must be left out, since the data say it, got {value!r}")
+            raise SpecificationError(f"{name} must be left out, since the data determine it, got {value!r}")
         if start is None:
             start = self.random_weights(nodes, seed)
         overlaps = {"Omega": self.Omega, **start} if isinstance(start, Mapping) else self.start(start)
@@ -251,7 +251,7 @@ class MixtureFit:
         return rng.standard_normal((int(nodes), self.N))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, for JSON: everything but the centroids and the assignment."""
+        """Plain numbers for JSON: everything but the centroids and the assignment."""
         arrays = {name: getattr(self, name).tolist() for name in ("sigma", "probabilities", "Omega")}
         return {
             "classes": self.classes.tolist(),
@@ -265,7 +265,7 @@ class MixtureFit:
 
 
 def data_scenarios() -> tuple[str, ...]:
-    """The scenarios whose inputs are a Gaussian mixture, so that data can be fitted for them."""
+    """The scenarios whose inputs are a Gaussian mixture, which can be fitted to data."""
     needed = {"sigma", "N", "start", "cluster_probabilities"}
     names = scenarios.list_scenarios()
     return tuple(n for n in names if needed <= set(inspect.signature(getattr(scenarios, n)).parameters))
@@ -278,14 +278,14 @@ def gaussian_mixture(
     """Fit a mixture of isotropic Gaussian clusters to data.
 
     Args:
-        X: (n, N) samples, or (n, …) such as images, which are flattened. They are used as they are:
-            the noise of the denoising scenario has variance 1 in these units. See ``rescaled``.
+        X: (n, N) samples, or (n, …) such as images, which are flattened. They are not rescaled: the noise of
+            the denoising scenario has variance 1 in these units. See ``rescaled``.
         labels: (n,) cluster of each sample; None to find ``clusters`` clusters by k-means.
-        clusters: how many clusters to find. Only without labels.
-        seed: of k-means and of the samples that a spectrum is computed from.
+        clusters: number of clusters to find. Only without labels.
+        seed: seed of k-means and of the choice of samples for spectra.
 
     Warns:
-        AnisotropyWarning: a cluster spreads in far fewer directions than the model assumes.
+        AnisotropyWarning: a cluster varies in far fewer directions than the model assumes.
     """
     check = Arguments("gaussian_mixture")
     check.count("seed", seed, 0)
@@ -360,7 +360,7 @@ def _kmeans(samples: np.ndarray, clusters: int, seed: int) -> tuple[np.ndarray, 
 
 
 def _used(count: int, N: int) -> int:
-    """Samples that enter a spectrum."""
+    """Samples used for a spectrum."""
     return min(count, SPECTRUM_SAMPLES) if N > SPECTRUM_SAMPLES else count
 
 
@@ -373,5 +373,5 @@ def _spectrum(residuals: Float[np.ndarray, "n N"], rng: np.random.Generator) -> 
     gram = residuals.T @ residuals if columns <= rows else residuals @ residuals.T
     values = np.clip(np.linalg.eigvalsh(gram)[::-1], 0.0, None)
     total = values.sum()
-    # Without any spread every direction is alike.
+    # Without any variance all directions are alike.
     return np.asarray(values / total if total > 0 else np.full(len(values), 1 / len(values)))

@@ -1,7 +1,7 @@
 """Shares of domains in training code: a sampler, an interleaved stream, a function of the step, phases.
 
-A schedule of a mixture has controls ``share_NAME``, one for each domain, that add up to 1, in steps. Whatever
-is made of it here shows each domain as often as the schedule says, but for the rounding to whole samples.
+A schedule of a mixture has controls ``share_NAME``, one for each domain, that add up to 1, with time in
+steps. Everything here shows each domain as often as the schedule prescribes, up to rounding to whole samples.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,11 +24,11 @@ PREFIX = "share_"
 
 @dataclass(frozen=True)
 class Phase:
-    """Steps of constant shares, as data mixers want them.
+    """A phase of constant shares, in the form that data mixers need.
 
     Attributes:
-        start: its first step, from 0 on.
-        steps: how many it has.
+        start: its first step, counted from 0.
+        steps: its number of steps.
         shares: domain → share of the samples.
     """
 
@@ -61,7 +61,7 @@ def domains_of(schedule: Schedule) -> tuple[str, ...]:
 def whole_steps(grid: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Edges rounded to whole steps, and the mean shares (intervals, domains) between them.
 
-    A rounded interval keeps what the schedule shows there, so each domain has as many samples as before.
+    A rounded interval keeps the schedule's mean shares there, so each domain keeps its number of samples.
     """
     edges = np.round(grid).astype(int)
     lengths = np.diff(edges)[:, None]
@@ -83,7 +83,7 @@ def _in_steps(schedule: Schedule, steps: int | None) -> tuple[tuple[str, ...], n
 
 @checked
 def share_function(schedule: Schedule, steps: int | None = None) -> Callable[[int], dict[str, float]]:
-    """The shares as a plain function of the step, from 0 on; the last ones hold after the end."""
+    """The shares as a plain function of the step, counted from 0; after the end, the last ones."""
     names, edges, table = _in_steps(schedule, steps)
 
     def shares(step: int) -> dict[str, float]:
@@ -98,9 +98,9 @@ def phases(schedule: Schedule, tolerance: float = 0.02, steps: int | None = None
     """The schedule as phases of constant shares: intervals whose shares differ by less than ``tolerance``.
 
     Args:
-        schedule: of a mixture.
-        tolerance: by how much shares within a phase may differ from its mean; 0 keeps every interval.
-        steps: of the whole training (default: the schedule is in steps).
+        schedule: schedule of a mixture.
+        tolerance: maximum difference of shares within a phase from its mean; 0 keeps every interval.
+        steps: steps of the whole training (default: the schedule's horizon counts steps).
     """
     Arguments("phases").number("tolerance", tolerance, 0.0, 1.0)
     names, edges, table = _in_steps(schedule, steps)
@@ -131,10 +131,10 @@ def phases(schedule: Schedule, tolerance: float = 0.02, steps: int | None = None
 def domain_order(
     schedule: Schedule, batch_size: int, steps: int | None = None
 ) -> Int[np.ndarray, " samples"]:
-    """(steps × batch_size,) the domain of each sample, as its number in the schedule's order.
+    """(steps × batch_size,) the domain of each sample, as its index in the schedule's order.
 
-    Every sample is of the domain that lags most behind its share, so at any time domains are off what the
-    schedule asks for by about a sample.
+    Every sample comes from the domain that lags furthest behind its share, so at any time domains deviate
+    from the schedule by about one sample.
     """
     Arguments("domain_order").count("batch_size", batch_size)
     names, edges, table = _in_steps(schedule, steps)
@@ -153,14 +153,14 @@ def domain_order(
 class Interleaved:
     """Samples of several streams in the order of a schedule; resumable.
 
-    A stream that ends begins again, and is then asked for a new iterator. Wrap it for Hugging Face with
-    ``datasets.IterableDataset.from_generator(lambda: mixture)``; or iterate over it as it is.
+    A stream that ends is restarted with a new iterator. For Hugging Face, wrap it with
+    ``datasets.IterableDataset.from_generator(lambda: mixture)``; otherwise iterate over it directly.
 
     Args:
-        schedule: of a mixture.
+        schedule: schedule of a mixture.
         streams: domain → an iterable of samples.
-        batch_size: samples of a step.
-        steps: of the whole training (default: the schedule is in steps).
+        batch_size: samples in a step.
+        steps: steps of the whole training (default: the schedule's horizon counts steps).
     """
 
     @checked
@@ -202,33 +202,33 @@ class Interleaved:
             yield next(readers[name])
 
     def used(self, samples: int) -> dict[str, int]:
-        """Domain → how many of the first ``samples`` are of it."""
+        """Domain → how many of the first ``samples`` come from it."""
         counts = np.bincount(self.order[:samples], minlength=len(self.names))
         return dict(zip(self.names, counts.tolist(), strict=True))
 
     def _after(self, name: str, samples: int) -> Iterator[Any]:
-        """A stream from where it was left, over and over."""
+        """A stream, continued from its position and repeated for ever."""
         skip = samples
         while True:
-            seen = 0
+            count = 0
             for sample in self.streams[name]:
-                seen += 1
+                count += 1
                 if skip:
                     skip -= 1
                 else:
                     yield sample
-            if not seen:
+            if not count:
                 raise SpecificationError(
                     f"stream {name!r} must hold at least one sample whenever it is iterated over, got none: "
                     "a generator ends for good, a list or a data set begins again"
                 )
 
     def state_dict(self) -> dict[str, int]:
-        """How many samples were taken."""
+        """The number of samples taken."""
         return {"done": self.done}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Go on from there."""
+        """Continue from a ``state_dict``."""
         self.done = Arguments("Interleaved").count("done", state.get("done"), 0, len(self.order))
 
 
@@ -240,25 +240,25 @@ def torch_sampler(
     steps: int | None = None,
     **options: Any,
 ) -> "CurriculumSampler":
-    """A sampler of PyTorch for a data set with a domain for each sample; see ``CurriculumSampler``.
+    """A PyTorch sampler for a data set with a domain for each sample; see ``CurriculumSampler``.
 
     Args:
-        schedule: of a mixture.
-        domains: (n,) name of the domain of each sample of the data set.
-        batch_size: samples of a batch.
-        steps: batches of the whole training (default: the schedule is in steps).
+        schedule: schedule of a mixture.
+        domains: (n,) domain name of each sample of the data set.
+        batch_size: samples in a batch.
+        steps: batches in the whole training (default: the schedule's horizon counts steps).
         options: ``seed``, ``rank`` and ``replicas`` of the sampler.
     """
     from optlearn.practice.curriculum_sampler import CurriculumSampler
 
     names = domains_of(schedule)
-    found = {str(domain) for domain in np.asarray(domains).tolist()}
-    if unknown := sorted(found - set(names)):
+    present = {str(domain) for domain in np.asarray(domains).tolist()}
+    if unknown := sorted(present - set(names)):
         Arguments("to_torch_sampler").fail("domains", unknown[0], f"must be of {', '.join(names)}")
-    absent = [name for name in names if name not in found and schedule[PREFIX + name].any()]
+    absent = [name for name in names if name not in present and schedule[PREFIX + name].any()]
     if absent:
         Arguments("to_torch_sampler").fail(
-            "domains", sorted(found), f"must hold samples of {absent[0]!r}, which the schedule shows"
+            "domains", sorted(present), f"must hold samples of {absent[0]!r}, which the schedule shows"
         )
     mixed = Schedule.mixed(
         schedule.grid, {"domain": {float(i): schedule[PREFIX + name] for i, name in enumerate(names)}}

@@ -1,7 +1,7 @@
-"""Least squares on your own data: what SGD does as the theory predicts it, its schedule, and training.
+"""Least squares on your own data: the theory's prediction for SGD, its schedule, and training.
 
 ``regression`` is one pass, in which every step sees fresh samples; ``many_passes`` sees the same samples many
-times, and weight decay counts as well. Both are checked by training on the data themselves.
+times, and weight decay matters as well. Both are checked by training on the data themselves.
 """
 
 from collections.abc import Mapping
@@ -23,19 +23,19 @@ from optlearn.models._finite_data import FiniteData, OwnData
 from optlearn.models._measured import Measured, check_samples, measured
 from optlearn.scenarios._least_squares import least_squares
 
-# Runs that are trained side by side, and intervals of a schedule for one pass and for many.
+# Number of runs trained together, and intervals of a schedule for one pass and for many.
 SEEDS, INTERVALS, MANY_INTERVALS = 16, 40, 20
 HIGHEST_RATE, HIGHEST_DECAY = 0.5, 2.0
 
 
 class Check(NamedTuple):
-    """Theory against training, under one schedule.
+    """Theory and training under one schedule.
 
     Attributes:
-        name: of the schedule.
-        predicted: excess risk at the end.
-        trained: mean over runs.
-        standard_error: of that mean.
+        name: name of the schedule.
+        predicted: predicted final error: excess risk, or test error for many passes.
+        trained: mean of the final error over training runs.
+        standard_error: standard error of that mean.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Training:
     """Training runs of SGD.
 
     Attributes:
-        steps: (T,) when it was measured.
+        steps: (T,) steps at which it was measured.
         excess: (seeds, T) excess risk of each run.
     """
 
@@ -58,18 +58,18 @@ class Training:
 
     @property
     def mean(self) -> Float[np.ndarray, " T"]:
-        """Over runs."""
+        """Mean over runs."""
         return np.asarray(self.excess.mean(axis=0))
 
     @property
     def standard_error(self) -> Float[np.ndarray, " T"]:
-        """Of the mean."""
+        """Standard error of the mean."""
         return np.asarray(self.excess.std(axis=0, ddof=1) / np.sqrt(len(self.excess)))
 
 
 @dataclass(frozen=True)
 class RegressionFit:
-    """A linear predictor of ``y`` from ``X``: data as the theory sees them. Made by ``regression``.
+    """A linear predictor of ``y`` from ``X``: the data as described by the theory. Built by ``regression``.
 
     Attributes:
         measured: spectrum, teacher and noise.
@@ -82,7 +82,7 @@ class RegressionFit:
 
     @property
     def noise(self) -> float:
-        """σ², what the best linear predictor leaves: the loss E(f − y)² that no schedule gets below."""
+        """σ², the residual variance of the best linear predictor: the lower limit of the loss E(f − y)²."""
         return self.measured.noise
 
     @property
@@ -108,15 +108,15 @@ class RegressionFit:
         max_batch: float = 16.0,
         blocks: int = 16,
     ) -> Problem:
-        """One pass of ``steps`` steps as a problem for ``solve`` and ``compare``.
+        """A pass of ``steps`` steps as a problem for ``solve`` and ``compare``.
 
         Args:
-            steps: of SGD.
+            steps: SGD steps.
             control: what is scheduled: "learning_rate" (with one sample in each step), "batch" or "both".
             max_rate: largest η.
             mean_batch: largest mean of the batch size, if it is scheduled.
             max_batch: largest batch size.
-            blocks: that stand for all directions of the data.
+            blocks: number of blocks that represent all directions of the data.
         """
         check = Arguments("regression")
         horizon = check.count("steps", steps) / self.measured.directions
@@ -133,10 +133,10 @@ class RegressionFit:
         """Train linear predictors by SGD on the samples, drawn with replacement, from zero weights.
 
         Args:
-            schedule: of ``learning_rate``, and perhaps ``batch``; its horizon is that of the problem.
-            seeds: independent runs.
-            seed: of the random numbers.
-            record: times at which the excess risk is measured, both ends included.
+            schedule: schedule of ``learning_rate`` and optionally ``batch``, with the problem's horizon.
+            seeds: number of independent runs.
+            seed: seed of the random numbers.
+            record: number of times at which the excess risk is measured, including both ends.
         """
         check = Arguments("train")
         check.count("seeds", seeds), check.count("record", record, 2)
@@ -153,7 +153,7 @@ class RegressionFit:
                 excess.append(self.excess(w))
             if step == len(rates):
                 break
-            # A batch size between two whole numbers is one of them at random, and right on average.
+            # A batch size between two whole numbers is rounded at random, and correct on average.
             size = int(batches[step] + random.random())
             chosen = random.integers(0, len(table), (seeds, size))
             x = table[chosen] - mean
@@ -167,7 +167,7 @@ class RegressionFit:
         return np.asarray(off**2 @ self.measured.variances)
 
     def check(self, schedules: Mapping[str, Schedule], seeds: int = SEEDS, seed: int = 0) -> list[Check]:
-        """Predicted and trained excess risk at the end of a pass under each of the schedules."""
+        """Predicted and trained final excess risk of a pass under each of the schedules."""
         checks = []
         for name, schedule in schedules.items():
             trained = self.train(schedule, seeds, seed, record=2)
@@ -189,11 +189,11 @@ class RegressionFit:
 
 @dataclass(frozen=True)
 class ManyPassesFit:
-    """A linear predictor of labels from features that sees its samples many times. Made by ``many_passes``.
+    """A linear predictor of labels from features, trained in many passes. Built by ``many_passes``.
 
     Attributes:
-        model: the data as the theory sees them.
-        data: X, y, X_test, y_test, centred by the means of the samples that are trained on.
+        model: the data as described by the theory.
+        data: X, y, X_test, y_test, centred by the means of the training samples.
     """
 
     model: OwnData
@@ -203,7 +203,7 @@ class ManyPassesFit:
 
     @property
     def kappa(self) -> float:
-        """κ, samples for each weight."""
+        """κ, samples per weight."""
         return self.model.n / self.model.N
 
     @property
@@ -220,7 +220,7 @@ class ManyPassesFit:
         """
         X, y, *_ = self.data
         weights, _, rank, _ = np.linalg.lstsq(X, y, rcond=None)
-        freedom = len(y) - rank - 1  # the mean was fitted as well
+        freedom = len(y) - rank - 1  # the mean is fitted too
         return float(np.sum((X @ weights - y) ** 2) / freedom) if freedom > 0 else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -241,7 +241,8 @@ class ManyPassesFit:
         """The rate over time, and the best constant weight decay, as a problem for ``solve`` and ``compare``.
 
         Args:
-            passes: how often each sample is seen, on average; steps draw one sample each, with replacement.
+            passes: average number of times that each sample is seen; each step draws one sample, with
+                replacement.
             max_rate: largest η.
             decay: the weight decay λ; None: the best constant one.
         """
@@ -268,14 +269,14 @@ class ManyPassesFit:
         seeds: int = SEEDS,
         seed: int = 0,
     ) -> list[Check]:
-        """Predicted and trained test error at the end, under each of the schedules.
+        """Predicted and trained final test error under each of the schedules.
 
         Args:
-            problem: from ``problem``.
-            schedules: with their free parameters, if the problem has some.
-            sampling: "replacement", as the theory has it, or "shuffle", as most training loops do.
-            seeds: runs of each.
-            seed: of the random numbers.
+            problem: a problem from ``problem``.
+            schedules: schedules, with free parameters if the problem has any.
+            sampling: "replacement", as in the theory, or "shuffle", as in most training loops.
+            seeds: number of runs under each schedule.
+            seed: seed of the random numbers.
         """
         options: dict[str, Any] = {"data": self.data, "seeds": seeds, "seed": seed, "sampling": sampling}
         checks = []
@@ -291,7 +292,7 @@ class ManyPassesFit:
 
 @checked
 def regression(X: Array, y: Array, *, centre: bool = True) -> RegressionFit:
-    """Measure what one pass of SGD will do for a linear predictor of ``y`` from ``X``.
+    """Measure the data's statistics that determine one pass of SGD on a linear predictor of ``y`` from ``X``.
 
     Works on pixels, random features, or embeddings of a network (``np.load("features.npy")``).
 
@@ -306,15 +307,15 @@ def regression(X: Array, y: Array, *, centre: bool = True) -> RegressionFit:
 
 @checked
 def many_passes(X: Array, y: Array, test_share: float = 0.2, seed: int = 0) -> ManyPassesFit:
-    """Measure what many passes of SGD over the same samples do for a linear predictor of ``y`` from ``X``.
+    """Measure the statistics that determine many passes of SGD on a linear predictor of ``y`` from ``X``.
 
-    Some samples are held out, at random, for the test error that schedules minimise.
+    Random samples are held out for the test error that schedules minimise.
 
     Args:
         X: (n, N) inputs or features, a row for each sample; there may be more features than samples.
         y: (n,) labels, any numbers.
-        test_share: share of the samples that is held out, at least one of them; at least 2 are trained on.
-        seed: of the choice.
+        test_share: share of held-out samples; at least one is held out, and at least 2 are trained on.
+        seed: seed of the choice.
     """
     check = Arguments("many_passes")
     table, labels = (check.numbers(name, part, np.shape(part)) for name, part in (("X", X), ("y", y)))
@@ -333,6 +334,6 @@ def many_passes(X: Array, y: Array, test_share: float = 0.2, seed: int = 0) -> M
 
 
 def measured_numbers(samples: int, features: int, noise: float | None, largest: float) -> dict[str, Any]:
-    """What both kinds of fit measure of their data, for JSON."""
+    """Measurements common to both kinds of fit, for JSON."""
     sizes = {"samples": samples, "features": features, "kappa": samples / features}
     return sizes | {"noise": noise, "largest": largest}

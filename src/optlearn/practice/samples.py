@@ -1,4 +1,4 @@
-"""Arrays in the user's files, ``.npz``, ``.npy`` and ``.csv``: those that are asked for, never unpickled."""
+"""Arrays in the user's files, ``.npz``, ``.npy`` and ``.csv``: read on request, never unpickled."""
 
 import csv
 import math
@@ -12,12 +12,12 @@ import numpy as np
 
 from optlearn._errors import DataFileError, SpecificationError
 
-# Arrays above this size, in bytes, that are compressed by more than this factor are not data but a trap.
+# Arrays above this size in bytes and compressed by more than this factor are decompression bombs, not data.
 LARGE, PACKED = 2**28, 200
 
 
 class Archive:
-    """An ``.npz`` file, without ever unpickling.
+    """An ``.npz`` file that is never unpickled.
 
     Args:
         path: the file.
@@ -34,11 +34,11 @@ class Archive:
         self.names = self._checked(lambda archive: [name.removesuffix(".npy") for name in archive.namelist()])
 
     def read(self, name: str) -> np.ndarray:
-        """One array.
+        """Read one array.
 
         Raises:
-            SpecificationError: there is none of this name.
-            DataFileError: it is damaged, too large for this machine, or not made of numbers or text.
+            SpecificationError: there is no array with this name.
+            DataFileError: it is damaged, too large for this machine, or neither numbers nor text.
         """
         if name not in self.names:
             raise SpecificationError(f"{self.path} has no array {name!r}; it has {', '.join(self.names)}")
@@ -49,7 +49,7 @@ class Archive:
         try:
             with zipfile.ZipFile(self.path) as archive:
                 return use(archive)
-        except Exception as error:  # a forged archive comes out of zipfile, zlib and NumPy as almost anything
+        except Exception as error:  # a forged archive makes zipfile, zlib and NumPy raise almost anything
             raise DataFileError(f"{self.path} cannot be read: {error}") from error
 
 
@@ -74,7 +74,7 @@ def _read(archive: zipfile.ZipFile, member: str) -> np.ndarray:
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether columns lie together, and type of the array that begins here."""
+    """Shape, whether in Fortran order, and dtype of the array that begins here."""
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     version = np.lib.format.read_magic(file)
     if version not in read:
@@ -83,7 +83,7 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def _memory() -> float:
-    """Bytes of this machine's memory, where the system tells."""
+    """Bytes of memory of this machine, if the system reports it."""
     names = getattr(os, "sysconf_names", {})
     if not {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= set(names):
         return math.inf

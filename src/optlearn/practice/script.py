@@ -1,8 +1,8 @@
-"""A schedule as a script that trains: data, a network, the schedule wired in, the loss printed.
+"""A schedule as a training script: data, a network, the schedule wired in, the loss printed.
 
-The script is put together from sections of a file in ``training_script``, one file for each framework: data
-and network, which depend on what is controlled, and the training, which is always the same. Between them
-stand the few lines that wire in the controls.
+The script is assembled from sections of a file in ``training_script``, one file per framework: data and
+network, which depend on the controls, and the training, which is always the same. Between them are the few
+lines that wire in the controls.
 """
 
 import re
@@ -25,11 +25,11 @@ Framework = Literal["torch", "jax"]
 
 # Inputs and steps of the script's small problem: seconds on a laptop.
 INPUTS, STEPS = 100, 1000
-WIDTH = 100  # of the lines that hold a schedule
+WIDTH = 100  # width of the lines that hold a schedule
 
 
 class Constant(NamedTuple):
-    """A number of the script: from an argument of the scenario, where it has it."""
+    """A number in the script: from an argument of the scenario, if there is one."""
 
     name: str
     argument: str
@@ -93,12 +93,12 @@ ATTENTION = Part(
     Constant("HEADS", "heads", 2, "of attention"),
     Constant("TEACHER", "T", 1.0, "squared norm of the teacher's queries and keys"),
 )
-# Which data and network show a control at work.
+# Data and network that demonstrate each control.
 PARTS = {
     "difficulty": CLASSES, "task": TASKS, "sampling": GROUPS, "reweighting": GROUPS, "noise": DENOISING,
     "gate": GATING, "temperature": ATTENTION, "mask": ATTENTION,
 }  # fmt: skip
-# Where the controls do not say it, arguments do: a rate may be for groups, a batch of copies for denoising.
+# If controls are ambiguous, arguments decide: a rate may be for groups, a batch of copies for denoising.
 BY_ARGUMENT = {"Delta_F": DENOISING, "share": GROUPS}
 FOLLOW = "followers.append(ol.practice.AttributeScheduler(schedule, {control!r}, {target}, steps=STEPS))"
 WIRED = "# --- the schedule, wired in ---"
@@ -124,7 +124,7 @@ CONTROLS = ("learning_rate", "batch", "activation", *PARTS)
 
 
 def check_controls(controls: Iterable[str]) -> None:
-    """Raise if a script cannot follow one of them."""
+    """Raise if a script cannot follow one of the controls."""
     unknown = [control for control in controls if control not in CONTROLS]
     if unknown:
         raise SpecificationError(
@@ -147,10 +147,10 @@ def training_script(
 
     Args:
         schedule: the schedule.
-        path: where to write it, if anywhere.
+        path: file to write, if any.
         framework: "torch", or "jax" for optax.
-        arguments: of the scenario that it was solved for; they set the script's numbers.
-        N: inputs of the network.
+        arguments: arguments of the scenario, which set the script's numbers.
+        N: input dimension of the network.
         steps: optimiser steps; None for N·α_F.
         title: first line of the script's docstring.
     """
@@ -191,7 +191,7 @@ def training_script(
 
 
 def _written(schedule: Schedule) -> list[str]:
-    """The schedule as code: numbers of eight digits, in lines that fit a screen."""
+    """The schedule as code: numbers with eight digits, in lines that fit a screen."""
     lines = ["schedule = ol.Schedule.from_dict(", "    {"]
     for name, value in plain(schedule.to_dict(), number=_eight_digits).items():
         text = repr(value)
@@ -255,7 +255,7 @@ def _jax(schedule: Schedule, part: Part, settings: Mapping[str, Any]) -> list[st
 
 
 def _value(constant: Constant, settings: Mapping[str, Any]) -> Any:
-    """The scenario's value; of several where the script has one, their mean."""
+    """The scenario's value; the mean if it has several and the script one."""
     value = plain(settings.get(constant.argument, constant.default))
     return float(np.mean(value)) if isinstance(constant.default, float) else value
 
@@ -292,7 +292,7 @@ def _in_torch(control: str, schedule: Schedule, part: Part, settings: Mapping[st
 
 
 def _ordered(control: str, schedule: Schedule, settings: Mapping[str, Any]) -> list[str]:
-    """The lines that put samples in the order of a control."""
+    """The lines that order samples by a control."""
     source, lines = "schedule", []
     if control == "sampling":
         source, values = "shares", {0: 0.0, 1: 1.0}

@@ -1,4 +1,4 @@
-"""Simple shapes that training code has built in, and the one nearest to a schedule."""
+"""Simple shapes built into training code, and the one nearest to a schedule."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ LEAST_DECAY, MOST_POWER = 1e-3, 10.0
 
 
 class Form(NamedTuple):
-    """The number that a shape has beside its peak and end: name, usual value and bounds."""
+    """A shape's parameter besides peak and end: name, usual value and bounds."""
 
     name: str
     usual: float
@@ -25,11 +25,11 @@ class Form(NamedTuple):
 
 @dataclass(frozen=True)
 class Shape:
-    """How far a rate has come from its peak (1) to its end (0), over a share of training from 0 to 1.
+    """The fall of a rate from its peak (1) to its end (0), over a share of training from 0 to 1.
 
     Attributes:
-        fall: (share, form) → (…) from 1 to 0; ``form`` is the shape's own number, if it has one.
-        form: that number, or None.
+        fall: (share, form) → (…) from 1 to 0; ``form`` is the shape's own parameter, if it has one.
+        form: that parameter, or None.
     """
 
     fall: Callable[[np.ndarray, float], np.ndarray]
@@ -49,12 +49,13 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Simplified:
-    """A schedule of a simple shape in place of another.
+    """A schedule of a simple shape that replaces another schedule.
 
     Attributes:
-        schedule: on the grid of the one that it replaces.
+        schedule: the new schedule, on the grid of the replaced one.
         shape: name of the shape.
-        settings: its numbers: ``peak``, ``end``, and ``power`` or ``decay_share`` (of what follows the peak).
+        settings: its parameters: ``peak``, ``end``, and ``power`` or ``decay_share`` (of the time after the
+            peak).
         distance: root mean square difference of the control, as a share of its peak.
         cost: increase of the loss; None if no loss was given.
     """

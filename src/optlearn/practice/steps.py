@@ -1,8 +1,8 @@
-"""From training time α to optimisation steps: the one place where the two units meet.
+"""From training time α to optimisation steps: the one place that converts between the two units.
 
-A schedule knows only training time, α = steps/N with the input dimension N of the theory; a training loop
-knows only steps. Every conversion therefore takes either the total number of steps or N. Adapters that need
-no framework are here too: a control as a function of the step, and an attribute that follows one.
+A schedule uses only training time, α = steps/N with the input dimension N of the theory; a training loop uses
+only steps. Every conversion therefore takes either the total number of steps or N. Adapters without a
+framework are here too: a control as a function of the step, and an attribute that follows a control.
 """
 
 from bisect import bisect_right
@@ -20,20 +20,21 @@ from optlearn._signatures import checked
 
 # A learning rate at least this large is probably in the units of the theory, where rates are of order 1.
 THEORY_RATE = 0.3
-# Tables that agree to this relative accuracy are the same schedule: solving again changes the last digits.
+# Tables that agree to this relative accuracy count as the same schedule: solving again changes the last
+# digits.
 SAME = 1e-6
 
 
 class UnitsWarning(UserWarning):
-    """A learning rate in the units of the theory is passed to an optimiser unscaled.
+    """A learning rate in the theory's units is passed to an optimiser unscaled.
 
-    The theory's weights are √N times those of a layer with N inputs, so that its rate η is η/N there. Say
-    ``scale=1/N``, or ``peak=1e-3`` for the shape alone; ``scale=1`` if the rate is meant as it is.
+    The theory's weights are √N times those of a layer with N inputs, so its rate η corresponds to η/N there.
+    Use ``scale=1/N``, or ``peak=1e-3`` for the shape alone; ``scale=1`` if you want the rate unchanged.
     """
 
 
 class OtherScheduleWarning(UserWarning):
-    """A run is resumed under another schedule, or over another number of steps, than it began with."""
+    """A run is resumed under a different schedule or total number of steps than it began with."""
 
 
 class FollowsSteps(Protocol):
@@ -48,7 +49,7 @@ class StepTable:
     """A control by optimisation step, in plain Python numbers that any framework can store.
 
     Attributes:
-        first: first step of each interval, from 0 on.
+        first: first step of each interval, counted from 0.
         values: value of each interval.
         steps: steps of the whole training.
     """
@@ -71,7 +72,7 @@ class StepTable:
         return {"first": list(self.first), "values": list(self.values), "steps": self.steps}
 
     def resume(self, saved: dict[str, Any], step: int, purpose: str) -> None:
-        """Warn if a run that is resumed at ``step`` began under another table, whose ``state`` was saved."""
+        """Warn if a run resumed at ``step`` began under a different table, saved as ``state``."""
         before = StepTable(tuple(saved["first"]), tuple(saved["values"]), int(saved["steps"]))
         if (before.steps, before.first) == (self.steps, self.first) and np.allclose(
             before.values, self.values, rtol=SAME, atol=0.0
@@ -104,12 +105,12 @@ def step_table(
         steps: optimisation steps of the whole training. Give this, or ``N``.
         N: input dimension.
         scale: factor of all values; None for 1.
-        peak: the largest value, to which all are scaled, instead of ``scale``.
-        is_rate: it is an optimiser's learning rate, whose units are easily forgotten.
-        purpose: who asks, for messages.
+        peak: the largest value, to which all values are scaled, instead of ``scale``.
+        is_rate: whether it is an optimiser's learning rate, whose units are easily forgotten.
+        purpose: name of the caller in messages.
 
     Warns:
-        UnitsWarning: a learning rate as large as the theory's comes without ``scale`` and ``peak``.
+        UnitsWarning: a learning rate as large as the theory's is given without ``scale`` and ``peak``.
     """
     if control in schedule.mixtures:
         mixed = ", ".join(f"{value:g}" for value in schedule.mixtures[control].values)
@@ -126,13 +127,13 @@ def step_table(
     factor = _factor(float(values.max()), scale, peak, is_rate, purpose)
     total = total_steps(schedule, steps, N, purpose)
     first = schedule.first_steps(total / schedule.horizon)
-    # Of intervals that begin at the same step only the last one counts.
+    # If several intervals begin at the same step, only the last one counts.
     kept = np.append(np.diff(first) > 0, True) & (first < total)
     return StepTable(tuple(first[kept].tolist()), tuple((values * factor)[kept].tolist()), total)
 
 
 def _factor(largest: float, scale: float | None, peak: float | None, is_rate: bool, purpose: str) -> float:
-    """From the schedule's values to the user's."""
+    """The factor from the schedule's values to the user's."""
     if scale is None and peak is None:
         if is_rate and largest >= THEORY_RATE:
             warn(
@@ -194,7 +195,7 @@ def step_function(table: StepTable) -> Callable[[Any], Any]:
     first, values = np.array(table.first, dtype=np.int32), np.array(table.values)
 
     def value(step: Any) -> Any:
-        # Made here, so that the precision is that of the caller's configuration.
+        # Converted here, in the precision of the caller's configuration.
         index = jnp.searchsorted(jnp.asarray(first), jnp.asarray(step, dtype=jnp.int32), side="right")
         return jnp.asarray(values, dtype=float)[jnp.maximum(index - 1, 0)]
 
@@ -206,17 +207,17 @@ class AttributeScheduler:
 
     The value of the first step is set at once; call ``step()`` after every optimiser step. It needs
     no framework: a PyTorch module's ``noise``, a ``BatchSampler``'s ``batch_size`` or the entry
-    ``weight_decay`` of an optimiser's parameter group are all set alike.
+    ``weight_decay`` of an optimiser's parameter group are all set in the same way.
 
     Args:
         schedule: the schedule.
         control: name of the control.
         target: the object or dictionary.
-        attribute: what to set; must exist. None if it has the name of the control.
+        attribute: existing attribute or key to set. None if it has the name of the control.
         steps: optimisation steps of the whole training. Give this, or ``N``.
         N: input dimension; training then takes N·α_F steps.
         scale: factor from the schedule's values to the target's; None for 1.
-        convert: from the number to the value that is set, such as ``round`` for a batch size.
+        convert: conversion of the number to the value to set, such as ``round`` for a batch size.
     """
 
     @checked
@@ -248,7 +249,7 @@ class AttributeScheduler:
 
     @property
     def value(self) -> Any:
-        """The value that is set now."""
+        """The current value."""
         return self._convert(self._table.at(self._step))
 
     @property
@@ -257,7 +258,7 @@ class AttributeScheduler:
         return self._step
 
     def step(self) -> None:
-        """Set the value of the next step, after one more optimiser step."""
+        """Count one more optimiser step, and set the value of the next."""
         self.set_step(self._step + 1)
 
     def set_step(self, steps_done: int) -> None:
@@ -269,14 +270,14 @@ class AttributeScheduler:
             setattr(self._target, self._attribute, self.value)
 
     def state_dict(self) -> dict[str, Any]:
-        """The position, and the schedule by step, which is compared when a run is resumed."""
+        """The position, and the schedule by step for comparison when a run is resumed."""
         return {"step": self._step, **self._table.state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a ``state_dict`` under this scheduler's own schedule.
 
         Warns:
-            OtherScheduleWarning: the run began under a different one.
+            OtherScheduleWarning: the run began under a different schedule.
         """
         self.set_step(state["step"])
         self._table.resume(state, self._step, "AttributeScheduler")

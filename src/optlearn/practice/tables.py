@@ -21,16 +21,17 @@ def write_csv(
 ) -> Path:
     """A row for each interval; see ``Schedule.to_csv``.
 
-    Columns: ``alpha_from``, ``alpha_to``, unless the schedule is in steps itself; with steps, ``step_from``
-    and ``step_to`` (the step after the last one); each control; and of a mixed control, whose column is its
-    mean, the share of each value, ``difficulty=2``. Free parameters are columns too, constant ones. A control
-    whose name is taken is called ``control NAME``.
+    Columns: ``alpha_from``, ``alpha_to``, unless the schedule itself counts steps; with steps, ``step_from``
+        and
+    ``step_to`` (the step after the last one); each control; and for a mixed control, whose column is its
+    mean, the share of each value, ``difficulty=2``. Free parameters are constant columns. A control whose
+    name is taken is called ``control NAME``.
     """
     columns: dict[str, np.ndarray] = {"alpha_from": schedule.grid[:-1], "alpha_to": schedule.grid[1:]}
     if steps is not None or N is not None:
         total = total_steps(schedule, steps, N, "to_csv")
         if total == schedule.horizon and np.all(schedule.grid == np.round(schedule.grid)):
-            columns = {}  # its time is counted in steps
+            columns = {}  # its time counts steps
         first = np.minimum(schedule.first_steps(total / schedule.horizon), total)
         columns |= {"step_from": first, "step_to": np.append(first[1:], total)}
 
@@ -75,14 +76,14 @@ def thresholds(
     changes = np.append(True, values[1:] != values[:-1])
     if tokens_per_sample is None:
         at = first * (1 if tokens_per_step is None else tokens_per_step)
-    else:  # the tokens of all steps before, each of its own batch
+    else:  # the tokens of all previous steps, each with its own batch
         at = tokens_per_sample * np.append(0.0, np.cumsum(np.diff(first) * values[:-1]))
     rows = zip(at.tolist(), table.values, changes, strict=True)
     return " ".join(f"{_brief(begin)}:{value:.10g}" for begin, value, changed in rows if changed)
 
 
 def _brief(number: float) -> str:
-    """A whole number; of whole billions, ``250B``."""
+    """A whole number as text; whole billions as ``250B``."""
     whole = round(number)
     return f"{whole // 10**9}B" if whole and whole % 10**9 == 0 else str(whole)
 
@@ -96,9 +97,9 @@ def write_json(schedule: Schedule, path: str | PathLike[str] | None = None) -> s
 
 
 def read_json(source: str | PathLike[str]) -> Schedule:
-    """The schedule in JSON text (which begins with a brace), or in a file.
+    """The schedule from JSON text (which begins with a brace) or a file.
 
-    A whole result of ``optlearn solve --json`` is taken too: its ``schedule`` and ``parameters``.
+    A complete result of ``optlearn solve --json`` is accepted too: its ``schedule`` and ``parameters``.
     """
     is_text = isinstance(source, str) and source.lstrip().startswith("{")
     name = "JSON" if is_text else str(source)

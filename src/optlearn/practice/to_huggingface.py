@@ -14,13 +14,13 @@ except ModuleNotFoundError as error:
 
 
 class HuggingFaceSchedules(TrainerCallback):
-    """Informs adapters of the steps done, after every optimiser step: ``Trainer(callbacks=[…])``.
+    """Updates adapters after every optimiser step: ``Trainer(callbacks=[…])``.
 
     Steps are counted by the trainer (``state.global_step``) and saved in its checkpoints, so that resuming
     needs no state here.
 
     Args:
-        *adapters: whatever has ``set_step``: ``AttributeScheduler``, ``ScheduledDropout``,
+        *adapters: objects with ``set_step``: ``AttributeScheduler``, ``ScheduledDropout``,
             ``CurriculumSampler`` (with the samples of an optimiser step as its ``batch_size``).
     """
 
@@ -29,7 +29,7 @@ class HuggingFaceSchedules(TrainerCallback):
 
     @override
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start a resumed run where its checkpoint was."""
+        """Start a resumed run at its checkpoint's step."""
         self._follow(state.global_step)
 
     @override

@@ -14,7 +14,7 @@ except ModuleNotFoundError as error:
 
 
 class ScheduledLearningRate(keras.callbacks.Callback):
-    """Sets the optimiser's learning rate before every batch; made by ``Schedule.to_keras``.
+    """Sets the optimiser's learning rate before every batch. Built by ``Schedule.to_keras``.
 
     Like ``keras.callbacks.LearningRateScheduler``, but by batch. Steps are counted by the optimiser
     (``optimizer.iterations``), so that a second ``fit``, or a ``fit`` of a saved model, continues where the
@@ -43,7 +43,7 @@ class ScheduledLearningRate(keras.callbacks.Callback):
         value = self.table.at(self._before_epoch + batch)
         if value == self._set:
             return
-        # On JAX the training loop holds the optimiser's state; this hands it over and back.
+        # With JAX the training loop holds the optimiser's state; this passes it there and back.
         if hasattr(self.model, "jax_state_sync"):
             self.model.jax_state_sync()
         self.model.optimizer.learning_rate = value

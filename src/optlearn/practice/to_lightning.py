@@ -15,15 +15,14 @@ except ModuleNotFoundError as error:
 
 
 class LightningSchedules(lightning.Callback):
-    """Informs adapters of the steps done, after every optimiser step: ``Trainer(callbacks=[…])``.
+    """Updates adapters after every optimiser step: ``Trainer(callbacks=[…])``.
 
-    Steps are counted by the trainer (``global_step``) and saved in its checkpoints, so that resuming and
-    accumulating gradients need no state here. A sampler counts batches; its position is saved with its
-    loader.
+    Steps are counted by the trainer (``global_step``) and saved in its checkpoints, so resuming and gradient
+    accumulation need no state here. A sampler counts batches; its position is saved with its loader.
 
     Args:
-        *adapters: whatever follows the steps: ``AttributeScheduler``, ``ScheduledDropout``, and the
-            ``CurriculumSampler`` of the loader.
+        *adapters: objects that follow the steps: ``AttributeScheduler``, ``ScheduledDropout``, and the
+            loader's ``CurriculumSampler``.
     """
 
     def __init__(self, *adapters: FollowsSteps) -> None:
@@ -32,7 +31,7 @@ class LightningSchedules(lightning.Callback):
 
     @override
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Start a resumed run where its checkpoint was."""
+        """Start a resumed run at its checkpoint's step."""
         for adapter in self.others:
             adapter.set_step(trainer.global_step)
 

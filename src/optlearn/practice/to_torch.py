@@ -20,7 +20,7 @@ except ModuleNotFoundError as error:
 
 
 class ScheduledLR(LRScheduler):
-    """A learning rate by a schedule; made by ``Schedule.to_torch``, which describes the arguments.
+    """A learning rate that follows a schedule. Built by ``Schedule.to_torch``, which describes the arguments.
 
     A resumed run continues at its step under this scheduler's own schedule, with a warning if the run began
     under a different one. Parameter groups may be added later.
@@ -45,7 +45,7 @@ class ScheduledLR(LRScheduler):
             schedule, control, steps=steps, N=N, scale=scale, peak=peak, is_rate=True, purpose="to_torch"
         )
         super().__init__(optimizer)
-        # A parameter group added later keeps the rate it came with until the first ``step()``; set it before.
+        # A parameter group added later would keep its own rate until the first ``step()``, so set it now.
         optimizer.register_step_pre_hook(lambda *_: self._set(len(self._last_lr)))
 
     @override
@@ -55,12 +55,12 @@ class ScheduledLR(LRScheduler):
 
     @override
     def state_dict(self) -> dict[str, Any]:
-        """The position, and the schedule by step, which is compared when a run is resumed."""
+        """The position, and the schedule by step for comparison when a run is resumed."""
         return {"last_epoch": self.last_epoch, "_step_count": self._step_count, **self.table.state()}
 
     @override
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a ``state_dict``; the optimiser's learning rate is set at once.
+        """Continue from a ``state_dict``; sets the optimiser's learning rate at once.
 
         Warns:
             OtherScheduleWarning: the run began under a different schedule.
@@ -87,8 +87,8 @@ class ScheduledLR(LRScheduler):
         added = self.optimizer.param_groups[group]
         if "scale" not in added:
             raise SpecificationError(
-                f"to_torch: scale must be known of every parameter group, got {self.scales} and a group that "
-                'was added later; add it as {"params": …, "scale": …}'
+                f"to_torch: scale must be known for every parameter group, got {self.scales} and a group "
+                'that was added later; add it as {"params": …, "scale": …}'
             )
         return float(added["scale"])
 
@@ -112,8 +112,8 @@ class ScheduledDropout(torch.nn.Module):
 
     In training every element is kept with probability p(step) and set to zero otherwise. As in the theory,
     the output is not rescaled in training but multiplied by ``rescaling`` in evaluation. If neither this
-    argument nor the schedule gives that factor, the convention is that of ``torch.nn.Dropout``: divide by p
-    in training, change nothing in evaluation.
+    argument nor the schedule gives that factor, the convention of ``torch.nn.Dropout`` is used: divide by p
+    in training and change nothing in evaluation.
 
     Args:
         schedule: the schedule.
@@ -154,18 +154,18 @@ class ScheduledDropout(torch.nn.Module):
                 "ScheduledDropout: the schedule switches everything off at some step; without rescaling=… "
                 "the output would be divided by 0"
             )
-        # Looked up in tensors, so that ``torch.compile`` sees one graph for all steps.
+        # Stored in tensors, so that ``torch.compile`` sees one graph for all steps.
         self.register_buffer("done", torch.zeros((), dtype=torch.long))
         self.register_buffer("_first", torch.tensor(self.table.first), persistent=False)
         self.register_buffer("_values", torch.tensor(self.table.values), persistent=False)
 
     @property
     def activation(self) -> float:
-        """Probability of being on at this step."""
+        """The probability of being on at the current step."""
         return self.table.at(int(self.done))
 
     def step(self) -> None:
-        """One optimiser step is done."""
+        """Count one optimiser step."""
         self.done.add_(1)
 
     def set_step(self, steps_done: int) -> None:

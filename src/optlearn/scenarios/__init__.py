@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> "Callable[..., Problem]":
     if name == "__all__":
         return [*_catalogue.catalogue(), "list_scenarios"]  # type: ignore[return-value]  # a list by PEP 562
-    # The import system asks for modules of this folder here, also while the catalogue is being made.
+    # The import system looks up modules of this folder here, also while the catalogue is being built.
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name not in _catalogue.catalogue():

@@ -28,8 +28,9 @@ def adam(
 
     Control ``learning_rate``, from 0 to ``max_rate``. Data and start are those of ``power_law``: variances
     λ_i ∝ i^−exponent along the axes of the weights, a teacher with T_i ∝ i^−teacher_exponent, zero weights
-    with an error of ½. Adam's squares are those of the present (β₂ forgets fast beside training), ε is 0, and
-    in a step a weight moves by about η/√N. With ``optimiser="sgd"`` this is ``power_law``, in SGD's units.
+    with an error of ½. Adam's squares are always up to date (β₂ forgets fast compared to training), ε is 0,
+    and in a step a weight changes by about η/√N. With ``optimiser="sgd"`` this is ``power_law``, in SGD's
+    units.
 
     Args:
         exponent: exponent a of the variances.

@@ -1,4 +1,4 @@
-"""The arguments of a scenario as something that can be typed, moved or chosen.
+"""The arguments of a scenario as inputs: text fields, sliders, switches and choices.
 
 Everything is read from the function's signature and docstring. Loads nothing heavy.
 """
@@ -17,10 +17,9 @@ from optlearn._errors import SpecificationError
 Value = float | int | bool | str | None
 Range = tuple[float, float, float]  # lowest, highest and step
 
-FIRST = 5  # main arguments of a scenario whose entry names none
+FIRST = 5  # number of main arguments of a scenario whose entry names none
 
-# Arguments that many scenarios have → what they are called on a page, and their symbol. Others are called by
-# their name.
+# Arguments of many scenarios → label on a page, and symbol. The label of any other argument is its name.
 WORDS: Mapping[str, tuple[str, str]] = {
     "alpha_F": ("Training time, steps/N", "α_F"),
     "eta": ("Learning rate", "η"),
@@ -66,7 +65,7 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "penalty": ("Penalty for failure", "p"),
     "max_gain": ("Largest gain", "G"),
 }
-# Entries of a sequence that has no words of its own.
+# Labels for entries of a sequence without labels of their own.
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
 
 
@@ -75,12 +74,12 @@ class Argument(ABC):
     """An argument of a scenario, or one entry of it (``Delta[1]``).
 
     Attributes:
-        name: of the argument.
-        label: what it is called on a page.
-        symbol: of the paper, or "".
+        name: name of the argument.
+        label: its label on a page.
+        symbol: its symbol in the paper, or "".
         help: its description in the scenario's docstring.
-        default: its value at first.
-        main: is it shown without asking for more?
+        default: its initial value.
+        main: whether it is shown without asking for more.
     """
 
     name: str
@@ -92,23 +91,23 @@ class Argument(ABC):
 
     @abstractmethod
     def read(self, text: str) -> Value:
-        """The value of what was typed or chosen.
+        """The value of a typed or chosen text.
 
         Raises:
-            SpecificationError: names the argument, what was typed, and what is allowed.
+            SpecificationError: names the argument, the text, and what is allowed.
         """
 
     @property
     @abstractmethod
     def allowed(self) -> str:
-        """What a control of it offers, in words."""
+        """The allowed values, in words."""
 
 
 @dataclass(frozen=True)
 class Number(Argument):
     """A number from ``low`` to ``high``; ``step`` is that of its slider.
 
-    With ``optional`` it may be left empty, which is None: the scenario then sees to it.
+    With ``optional`` it may be left empty, which gives None: the scenario then chooses the value.
     """
 
     low: float
@@ -118,14 +117,14 @@ class Number(Argument):
     optional: bool = False
 
     def read(self, text: str) -> Value:
-        """A number in the range, or nothing where that is allowed."""
+        """A number in the range, or None if empty text is allowed."""
         if self.optional and text.strip().lower() in ("", "none"):
             return None
         try:
             value = float(text.strip())
         except ValueError:
             value = math.nan
-        # Written so that NaN is wrong too.
+        # Written so that NaN fails too.
         if not self.low <= value <= self.high or (self.whole and value != int(value)):
             kind = "whole number" if self.whole else "number"
             typed = text.strip() or "nothing"
@@ -175,7 +174,7 @@ class Choice(Argument):
 
 @dataclass(frozen=True)
 class CodeOnly(Argument):
-    """What no control on a page can set, such as a matrix; ``reason`` says why."""
+    """An argument that no control on a page can set, such as a matrix; ``reason`` says why."""
 
     reason: str
 
@@ -197,13 +196,13 @@ def arguments_of(
 ) -> tuple[Argument, ...]:
     """All arguments of a scenario's function, the main ones (by default the first few) first.
 
-    Every argument has a default; one without a range gets it from there. ``code_only`` says why an argument
-    has no control; an error is raised for one that has neither, and for names that are of no argument.
+    Every argument has a default, which also suggests a missing range. ``code_only`` says why an argument has
+    no control; an argument with neither is an error, and so are names of unknown arguments.
     """
     arguments = {argument.name: argument for argument in _arguments(function, ranges, code_only)}
     for name in (*ranges, *main, *code_only):
         if name not in arguments:
-            raise SpecificationError(f"{function.__name__}: its entry names {name!r}, which it does not have")
+            raise SpecificationError(f"{function.__name__}: its entry names the unknown argument {name!r}")
     shown = [name for name in arguments if name not in code_only]
     first = list(main) or shown[:FIRST]
     arguments |= {name: replace(arguments[name], main=True) for name in first}
@@ -217,7 +216,7 @@ def _arguments(
     helps = descriptions(function)
     for name, parameter in inspect.signature(function).parameters.items():
         if name in COMMON:
-            continue  # they change what is asked for, and have no place among a scenario's own numbers
+            continue  # they change the question, and do not belong to a scenario's own numbers
         default = parameter.default
         several = isinstance(default, Sequence) and not isinstance(default, str) and name not in code_only
         entries = {f"{name}[{i}]": entry for i, entry in enumerate(default)} if several else {name: default}
@@ -245,19 +244,19 @@ def _control(
     kinds = typing.get_args(annotation) or (annotation,)
     optional = type(None) in kinds
     if isinstance(default, int | float):
-        # A whole number by its default is one, unless the signature says otherwise.
+        # A whole-number default means whole numbers, unless the signature says otherwise.
         whole = isinstance(default, int) and float not in kinds
         return Number(*common, *(limits or around(default, whole)), whole, optional)
     if default is None and limits is not None:
         return Number(*common, *limits, float not in kinds, optional)
-    known = tuple(words(annotation))
-    if isinstance(default, str) and default in known:
-        return Choice(*common, known)
+    choices = tuple(words(annotation))
+    if isinstance(default, str) and default in choices:
+        return Choice(*common, choices)
     raise SpecificationError(f"{owner}({name}={default!r}): has no control; say why in code_only")
 
 
 def words(annotation: Any) -> Iterator[str]:
-    """The words that a ``Literal``, also as a part of a union, allows."""
+    """The words that a ``Literal`` allows, also as part of a union."""
     for part in typing.get_args(annotation):
         if isinstance(part, str):
             yield part
@@ -266,7 +265,7 @@ def words(annotation: Any) -> Iterator[str]:
 
 
 def take_ranges(function: Callable[..., Any]) -> dict[str, Range]:
-    """Ranges out of a function's annotations; what is left there are the types that users read."""
+    """Moves ranges out of a function's annotations, which keep the types that users read."""
     ranges: dict[str, Range] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if typing.get_origin(parameter.annotation) is typing.Annotated:
@@ -285,7 +284,7 @@ def descriptions(function: Callable[..., Any]) -> dict[str, str]:
 
 
 def around(default: float, whole: bool = False) -> Range:
-    """A sensible range and step for a number of which only the default is known."""
+    """A sensible range and step for a number with only a default."""
     if whole:
         low = default // 4 if abs(default) > 20 else min(default, 1)
         return float(low), float(max(2 * default, default + 3)), 1.0

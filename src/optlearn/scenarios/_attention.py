@@ -1,4 +1,4 @@
-"""Attention: how sharp, over how long a context and with how many heads, at which time of training."""
+"""Attention: its sharpness, context length and number of heads over the course of training."""
 
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,7 +19,7 @@ What = Literal["temperature", "token_mask", "head_mask"]
 
 @dataclass(frozen=True)
 class _Kind:
-    """What a control hides, and the smallest model in which it means something."""
+    """What a control hides, and the smallest model in which it has an effect."""
 
     masked: "Masked"
     tokens: int = 2
@@ -31,7 +31,7 @@ class _Kind:
 _KINDS = {
     "temperature": _Kind("nothing"),
     "token_mask": _Kind("tokens", tokens=3),
-    # The mean over two heads has gradients, and learns, four times more slowly.
+    # The mean over two heads has smaller gradients and learns four times more slowly.
     "head_mask": _Kind("heads", heads=2, alpha_F=30.0, eta=4.0),
 }
 
@@ -77,18 +77,18 @@ def attention(
         sigma: standard deviation of the inputs.
         start_norm: squared norm of the student's queries and keys at the start, all orthogonal.
         start_overlap: their overlap with the teacher's queries and keys of the same head.
-        start_other: the same with those of other heads.
+        start_other: their overlap with those of other heads.
         max_temperature: upper bound of β.
-        masked_share: mean of ``mask`` over training; None: as the optimum likes it.
+        masked_share: mean of ``mask`` over training; None: free.
         tied: the key of a head is its query.
-        accuracy: relative accuracy of the drift, where it takes more than the integrals of two tokens and
-            one head; a warning says if the quadrature misses it. Its error falls like the root of ``points``.
+        accuracy: relative accuracy of the drift, beyond two tokens and one head; a warning says if the
+            quadrature misses it. Its error falls like 1/√``points``.
         points: largest number of points of that quadrature.
     """
     check = Arguments("attention")
     kind = _KINDS[check.one_of("control", control, _KINDS)]
-    asked = {"tokens": tokens, "heads": heads, "alpha_F": alpha_F, "eta": eta}
-    sizes = {**asdict(kind), **{name: value for name, value in asked.items() if value is not None}}
+    explicit = {"tokens": tokens, "heads": heads, "alpha_F": alpha_F, "eta": eta}
+    sizes = {**asdict(kind), **{name: value for name, value in explicit.items() if value is not None}}
     horizon = sizes.pop("alpha_F")
     model = ol.models.attention(T=check.number("T", T, 0.0, open_below=True), sigma=sigma, tied=tied, **sizes)
     norm = check.number("start_norm", start_norm, 0.0, open_below=True)

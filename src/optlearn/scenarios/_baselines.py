@@ -38,7 +38,7 @@ def at(control: str, value: "float | Callable[[ol.Problem], float]") -> Baseline
 
 
 def along(control: str, course: "Callable[[ol.Problem], shapes.Shape]") -> Baseline:
-    """A course over time that depends on the problem, which has no other control."""
+    """A time course that depends on the problem, for a problem with a single control."""
     return lambda problem, intervals: alone(control)(problem, intervals, course(problem))
 
 
@@ -50,7 +50,7 @@ def line(control: str) -> Family:
 
 
 def alone(control: str) -> WithCourse:
-    """The schedule of a problem that has no other control."""
+    """The schedule of a problem with a single control."""
     return lambda problem, intervals, course: Schedule.from_function(
         problem.horizon, {control: course}, intervals
     )
@@ -62,7 +62,7 @@ def bounds_of(control: str) -> "Callable[[ol.Problem], Bounds]":
 
 
 def phases(horizon: float, *parts: tuple[float, dict[str, float]]) -> Schedule:
-    """A schedule of phases (duration, values), up to the horizon; empty phases are left out."""
+    """A schedule of phases (duration, values), up to the horizon, without empty phases."""
     kept = [(length, values) for length, values in parts if length > 1e-12 * horizon]
     edges = np.concatenate([[0.0], np.cumsum([length for length, _ in kept])])
     edges[-1] = horizon
@@ -70,7 +70,7 @@ def phases(horizon: float, *parts: tuple[float, dict[str, float]]) -> Schedule:
 
 
 def rate_control(check: Arguments, eta: float, highest: float) -> "ol.Continuous":
-    """A learning rate from 0 to ``highest`` that is controlled, with the first guess ``eta``."""
+    """A controlled learning rate from 0 to ``highest``, with the first guess ``eta``."""
     if eta > highest:
         check.fail("eta", eta, f"must be at most max_learning_rate = {highest:g}")
     return ol.Continuous(0.0, highest, guess=float(eta))
@@ -80,7 +80,7 @@ def rate_baselines(with_rate: WithCourse | None = None) -> Baselines:
     """Constants and the usual shapes, each with its best parameters.
 
     Args:
-        with_rate: how a learning rate becomes a schedule of the problem (default: it is the only control).
+        with_rate: turns a learning rate into a schedule of the problem (default: it is the only control).
     """
     play = with_rate or alone("learning_rate")
 
@@ -103,20 +103,20 @@ def rate_baselines(with_rate: WithCourse | None = None) -> Baselines:
 
 
 def _rates(problem: "ol.Problem") -> Bounds:
-    """Admissible rates; above 0, since an exponential never gets there."""
+    """Admissible rates, above 0, since an exponential never reaches 0."""
     rate = problem.continuous["learning_rate"]
     return max(rate.lower, 1e-3 * rate.upper), rate.upper
 
 
 def plateau_kinks(intervals: int) -> list[float]:
-    """Shares of training at which the decay after a plateau reaches the middle of one more interval."""
+    """Shares of training at which the decay after a plateau reaches the middle of another interval."""
     return [(k + 0.5) / intervals for k in range(intervals)]
 
 
 def batch_control(
     check: Arguments, mean_batch: float, max_batch: float, whole_numbers: bool = True
 ) -> "tuple[float, ol.Continuous]":
-    """The mean batch and the control, a real number from 1 to ``max_batch``, of these arguments."""
+    """The mean batch and the control, a real number from 1 to ``max_batch``."""
     largest = check.number("max_batch", max_batch, 1.0, open_below=True)
     mean = check.number("mean_batch", mean_batch, 1.0, open_below=True)
     if not mean < largest:
@@ -153,7 +153,7 @@ def exponential_growth(problem: "ol.Problem", intervals: int, growth: float) -> 
         return float(np.mean(cut(level, times))) - mean
 
     low, high = np.log(batch.lower) - abs(growth), np.log(batch.upper) + abs(growth)
-    # A mean at a bound is met, up to round-off, by a batch that stays there.
+    # A mean at a bound means, up to round-off, a batch that stays there.
     at_bound = next((level for level, sign in ((low, 1), (high, -1)) if sign * excess(level) >= 0), None)
     level = brentq(excess, low, high, xtol=1e-13) if at_bound is None else at_bound
     return alone("batch")(problem, intervals, lambda alpha: float(cut(level, alpha / horizon)))

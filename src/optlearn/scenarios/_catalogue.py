@@ -1,8 +1,10 @@
-"""The catalogue: all that is known of each scenario besides what it computes. Loads nothing heavy.
+"""The catalogue: metadata of every scenario. Loads nothing heavy.
 
-A scenario is a file in this folder whose function stands under ``@scenario(…)``. The files are found, not
+A scenario is a file in this folder whose function is decorated with ``@scenario(…)``. Files are discovered,
+not
 listed: the command line, the explorer, ``ol.cite``, the index of the documentation and the tests of all
-scenarios read the entries that the decorator makes.
+    scenarios
+read the entries that the decorator makes.
 """
 
 import pkgutil
@@ -25,14 +27,14 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True)
 class Example:
-    """A small problem of a scenario: what the tests of all scenarios simulate and solve.
+    """A small problem of a scenario, which the tests of all scenarios simulate and solve.
 
     Attributes:
-        values: of its controls in the first and in the second half of a run of SGD.
-        intervals: of a coarse grid.
-        arguments: of the scenario.
-        wrong: one argument with a value that the scenario must refuse.
-        methods: solvers that have to agree on the optimum.
+        values: values of its controls in the first and second half of an SGD run.
+        intervals: number of intervals of a coarse grid.
+        arguments: arguments of the scenario.
+        wrong: one argument with a value that the scenario must reject.
+        methods: solvers that must agree on the optimum.
     """
 
     values: Mapping[str, Sequence[float]]
@@ -44,7 +46,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Entry:
-    """A scenario in the catalogue. See ``scenario`` for what is not described here.
+    """A scenario in the catalogue. See ``scenario`` for the other fields.
 
     Attributes:
         function: makes its problem.
@@ -85,16 +87,16 @@ def scenario(
     code_only: Mapping[str, str] | None = None,
     variants: Sequence[Mapping[str, Any]] = (),
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Enter a function into the catalogue; its problems then know the call that they come from.
+    """Enter a function into the catalogue; its problems then record the call that made them.
 
-    Lowest and highest value and step of an argument's slider stand in its annotation,
-    ``eta: Annotated[float, (0.1, 3, 0.1)]``, one for each entry of a sequence; without, the default suggests
-    them.
+    An annotation sets lowest and highest value and step of an argument's slider,
+    ``eta: Annotated[float, (0.1, 3, 0.1)]``, one for each entry of a sequence; by default they are derived
+    from the default value.
 
     Args:
         example: a small problem, for the tests of all scenarios.
-        citations: the works that set the scenario up: keys of ``references.bib``, or entries of BibTeX.
-        main: arguments that are shown first, by default the first few; ``Delta[1]`` for the entry of a pair.
+        citations: the works that introduced the scenario: keys of ``references.bib``, or BibTeX entries.
+        main: arguments shown first, by default the first few; ``Delta[1]`` for an entry of a pair.
         code_only: argument → why no slider, switch or choice can set it.
         variants: arguments that change what is controlled.
     """
@@ -125,7 +127,7 @@ def list_scenarios() -> dict[str, str]:
 
 
 def no_scenario(name: str) -> str:
-    """A sentence for a name that no scenario has, with the one that it resembles."""
+    """A message about an unknown scenario, with the most similar name."""
     meant = get_close_matches(name, catalogue(), n=1)
     suggestion = f" (did you mean {meant[0]!r}?)" if meant else ""
     return f"no scenario {name!r}{suggestion}; there are {', '.join(catalogue())}"

@@ -22,9 +22,9 @@ from optlearn.scenarios._baselines import (
 from optlearn.scenarios._catalogue import Example, scenario
 
 Activation = Literal["erf", "linear"]
-# By which factor, as a logarithm, an exponential baseline may grow or shrink.
+# Log of the factor by which an exponential baseline may grow or shrink.
 GROWTH = 8.0
-# Where solvers start, for both the activation probability and the rescaling.
+# First guess of both the activation probability and the rescaling.
 DROPOUT_GUESS = 0.7
 
 
@@ -173,7 +173,7 @@ def _from_random_weights(
 def random_overlaps(
     check: Arguments, K: int, T: np.ndarray, norm: float, overlap: float, seed: int
 ) -> dict[str, np.ndarray]:
-    """Q (K, K) and M (K, M) of K students that hardly know each other or teachers with overlaps T (M, M).
+    """Q (K, K) and M (K, M) of K students, almost uncorrelated with each other and with teachers T (M, M).
 
     Every student has the squared norm ``norm``; its cosine with another student, and with any direction
     in the teachers' space, is a normal number of standard deviation ``overlap``: 1/√N for random

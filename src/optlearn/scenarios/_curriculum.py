@@ -112,7 +112,7 @@ def _with_rate(problem: "ol.Problem", intervals: int, rate: shapes.Shape) -> "ol
     easy, hard = problem.discrete["difficulty"].values
     switch, grid = _easy_time(problem), uniform_grid(problem.horizon, intervals)
     if np.min(np.abs(grid - switch)) > 1e-9 * problem.horizon:
-        grid = np.sort(np.append(grid, switch))  # the budget is met even if the grid cannot
+        grid = np.sort(np.append(grid, switch))  # the budget is met even if the grid cannot hold it
     middles = (grid[1:] + grid[:-1]) / 2
     rates = [rate(alpha) for alpha in middles]
     difficulties = np.where(middles < switch, easy, hard)

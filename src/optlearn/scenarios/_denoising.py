@@ -1,4 +1,4 @@
-"""Denoising autoencoders: with how much noise to train, and on how many noisy copies of a sample."""
+"""Denoising autoencoders: how much noise to train with, and how many noisy copies of a sample to use."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args
@@ -13,7 +13,7 @@ from optlearn._control.families import BestOf
 from optlearn.scenarios._baselines import along, at, batch_control, constant, linear_growth, mean_of
 from optlearn.scenarios._catalogue import Example, scenario
 
-# The drift has infinite derivatives at Δ = 0 and at Δ = 1.
+# The drift has infinite derivatives at Δ = 0 and Δ = 1.
 NOISE_BOUNDS = (0.01, 0.99)
 
 StartName = Literal["fig3", "figS"]
@@ -150,7 +150,7 @@ def diffusion(
 
     Args:
         noises: (2,) lowest and highest noise Δ_F at test time.
-        levels: test noises that stand for all of them: Gauss's points between the two.
+        levels: number of test noises that represent all: Gauss points between the two.
         objective: "mean" over the test noises, or "worst" of them.
         alpha_F: horizon, training steps divided by input dimension.
         eta: learning rate η.
@@ -193,11 +193,11 @@ def _problem(
     alpha_F: float,
     **parts: Any,
 ) -> "ol.Problem":
-    """The problem of an autoencoder with these arguments; ``parts`` are those of a problem."""
+    """The problem of an autoencoder with these arguments; ``parts`` are fields of the problem."""
     horizon = check.number("alpha_F", alpha_F, 0.0, open_below=True)
     overlaps = _start_overlaps(check, start)
     model = ol.models.autoencoder(K=len(overlaps["Q"]), Omega=overlaps["Omega"], **arguments)
-    skip = 0.0  # where it is trained; else it has its best value throughout
+    skip = 0.0  # if it is trained; else it has its best value throughout
     if not arguments.get("trained_skip", True):
         data = (arguments[name] for name in ("noise", "sigma", "cluster_probabilities"))
         skip = ol.models.optimal_skip(*data)
@@ -206,7 +206,7 @@ def _problem(
 
 
 def _start_overlaps(check: Arguments, start: str | Mapping[str, Array]) -> dict[str, np.ndarray]:
-    """Q (K, K), R (K, C) and Omega (C, C) of a named start, or of one that is given."""
+    """Q (K, K), R (K, C) and Omega (C, C) of a named or explicit start."""
     if isinstance(start, str):
         check.one_of("start", start, get_args(StartName))
         models, is_fig3 = ol.models, start == "fig3"

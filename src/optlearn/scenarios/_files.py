@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 NAME = "problem"  # that the file defines
 _NO_EXAMPLE = Example(values={}, intervals=1)
 
-# File, as it was named → when and how long it was, and what it defined.
+# File, as named by the user → modification time and size, and its entry.
 _OPENED: dict[str, tuple[tuple[int, int], Entry]] = {}
 
 
 def is_file(scenario: str) -> bool:
-    """Is it the name of a file, and not that of a scenario?"""
+    """Does the name denote a file rather than a scenario?"""
     return scenario.endswith(".py")
 
 
@@ -45,7 +45,7 @@ def known() -> Mapping[str, Entry]:
 
 
 def find(scenario: str) -> Entry:
-    """The entry of a scenario, or of a file, which is run again if it has changed.
+    """The entry of a scenario or of a file; a changed file is run again.
 
     Raises:
         SpecificationError: there is no such scenario or file, or the file defines no problem; the message
@@ -76,7 +76,7 @@ def _opened(path: Path) -> Entry:
 
 
 def _run(path: Path) -> ModuleType:
-    """The file as a module. Like a script, it can import what lies beside it."""
+    """The file as a module. Like a script, it can import modules next to it."""
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -86,14 +86,14 @@ def _run(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     taken = sys.modules.get(path.stem)
     if taken is None or Path(getattr(taken, "__file__", None) or "") == path.resolve():
-        sys.modules[path.stem] = module  # where dataclasses, and what is pickled, look for it
+        sys.modules[path.stem] = module  # where dataclasses and pickle look for it
     with _located(path):
         spec.loader.exec_module(module)
     return module
 
 
 def _as_function(path: Path, defined: Any, docstring: str) -> Callable[..., "Problem"]:
-    """A function that makes the problem, whose errors say where in the file they come from."""
+    """A function that makes the problem; its errors name the line in the file."""
     from optlearn._control.problem import Problem
 
     if isinstance(defined, Problem):
@@ -121,16 +121,16 @@ def _as_function(path: Path, defined: Any, docstring: str) -> Callable[..., "Pro
     return made
 
 
-def _check_call(path: Path, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+def _check_call(path: Path, function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
     try:
-        inspect.signature(function).bind(**given)
+        inspect.signature(function).bind(**arguments)
     except TypeError as error:
         raise SpecificationError(f"{NAME}(…) in {path}: {error}") from None
 
 
 @contextmanager
 def _located(path: Path) -> Iterator[None]:
-    """Turn what a file raises into a sentence with the line of the file that it comes from."""
+    """Turn an exception raised by a file into a message that names the line."""
     try:
         yield
     except SyntaxError as error:
@@ -152,7 +152,7 @@ def _same(name: str, path: Path) -> bool:
 
 
 def _without_controls(function: Callable[..., Any]) -> dict[str, str]:
-    """Arguments that no slider, switch or choice can set → why."""
+    """Arguments that no slider, switch or choice can set → reason."""
     reasons = {}
     for name, parameter in inspect.signature(function).parameters.items():
         default = parameter.default

@@ -1,4 +1,4 @@
-"""Fine-tuning: new layers on top of a first one that was trained before, on another task."""
+"""Fine-tuning: new layers on top of a first layer that was pretrained on another task."""
 
 from typing import Annotated
 
@@ -27,10 +27,10 @@ def fine_tuning(
     width: Annotated[int, (1, 5, 1)] = 3,
     seed: int = 0,
 ) -> "ol.Problem":
-    """The rates of old and new layers that leave a fine-tuned network with the lowest error.
+    """The learning rates of old and new layers that give a fine-tuned network the lowest error.
 
-    The first layer was trained before and points to the direction of another task; the layers behind it are
-    new, with random weights. Controls: ``learning_rate`` of the first layer, ``head_rate`` of all others.
+    The pretrained first layer points in the direction of another task; the layers behind it are new, with
+    random weights. Controls: ``learning_rate`` of the first layer, ``head_rate`` of all others.
 
     Args:
         similarity: cosine of the old task's direction with the new one's.
@@ -81,5 +81,5 @@ def _head_first(problem: "ol.Problem", intervals: int, a: float, rate: float) ->
 
 
 def _early(problem: "ol.Problem") -> Bounds:
-    """Times up to a quarter of training; a head has learned what there is for it long before."""
+    """Times up to a quarter of training; a head has learned all it can long before."""
     return 0.0, problem.horizon / 4

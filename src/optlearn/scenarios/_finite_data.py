@@ -1,4 +1,4 @@
-"""Finite data: many passes over the same samples, and how rate and weight decay should change meanwhile."""
+"""Finite data: learning rate and weight decay during many passes over the same samples."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ from optlearn.scenarios._baselines import Baseline, Baselines, phases
 from optlearn.scenarios._catalogue import Example, scenario
 
 RATE, DECAY = (0.0, 1.0), (0.0, 2.0)
-# Nodes of the spectrum: enough for any rate and κ. Few sizes, since each is compiled anew.
+# Nodes of the spectrum: enough for any rate and κ. Only a few sizes, since each is compiled separately.
 NODES, MOST_PASSES = (32, 80), 100
 # Where solvers start, and the rate of the baseline that stops early.
 USUAL_RATE, GUESS = 0.5, {"learning_rate": 0.3, "weight_decay": 0.2}
@@ -33,12 +33,12 @@ def finite_data(
     """The learning rate and weight decay for many passes over the same samples.
 
     Controls ``learning_rate``, from 0 to 1, and ``weight_decay``, from 0 to 2. The student sees κN noisy
-    samples ``passes`` times, one in each step, drawn with replacement; weights start at zero. What is
-    minimised is the test error at the end. A control that is not scheduled is a constant: the weight decay as
-    given or, if it is "free", the best one; the learning rate always the best one.
+    samples ``passes`` times, one in each step, drawn with replacement; weights start at zero. The final
+    test error is minimised. A control that is not scheduled is a constant: the weight decay as given or, if
+    it is "free", the best one; the learning rate always the best one.
 
     Args:
-        kappa: κ, samples for each weight.
+        kappa: κ, samples per weight.
         noise: σ², variance of the noise in the labels; that of the signal is 1.
         passes: average number of times that each sample is seen; at most 100.
         control: what is scheduled: "learning_rate", "weight_decay" or "both".
@@ -55,7 +55,7 @@ def finite_data(
         check.fail("weight_decay", weight_decay, f"must be from {DECAY[0]:g} to {DECAY[1]:g}, or 'free'")
     decay = 0.0 if weight_decay == "free" else check.number("weight_decay", weight_decay, *DECAY)
     if control != "learning_rate" and weight_decay != 0.0:
-        check.fail("weight_decay", weight_decay, f"is scheduled where control is {control!r}: leave it out")
+        check.fail("weight_decay", weight_decay, f"is scheduled if control is {control!r}: leave it out")
     constant = {"weight_decay"} if free_decay else {"learning_rate"} if control == "weight_decay" else set()
     bounds = {"learning_rate": RATE, "weight_decay": DECAY}
     horizon = check.number("passes", passes, 0.0, MOST_PASSES, open_below=True) * kappa
@@ -76,7 +76,7 @@ def finite_data(
 
 def _baselines(scheduled: tuple[str, ...], constant: set[str]) -> Baselines:
     def play(problem: "ol.Problem", intervals: int, rate: shapes.Shape, decay: float) -> "ol.Schedule":
-        """A rate over time and a constant decay, as far as the problem leaves them open."""
+        """A rate over time and a constant decay, as far as the problem leaves them free."""
         values = {"learning_rate": rate, "weight_decay": shapes.constant(decay)}
         courses = {name: values[name] for name in scheduled}
         schedule = ol.Schedule.from_function(problem.horizon, courses, intervals)

@@ -43,7 +43,7 @@ def gating(
 
     Control ``gate`` is one of three: the gain γ of the gates, from 0 to ``max_gain``; their threshold θ;
     or a switch with the values 0 (gates open: a linear network) and 1 (gated). At test time the gate is
-    always the teacher's. Gates and values start as random vectors that know nothing of the teacher.
+    always the teacher's. Gates and values start as random vectors that are uncorrelated with the teacher.
 
     Args:
         teacher_gain: γ* of the teacher's gates Φ(γ*(λ − θ*)), above 0.
@@ -62,7 +62,7 @@ def gating(
         T: (M, M) teachers' overlaps, none of a gate with a value; a number for a multiple of the identity;
             None for the identity.
         start_overlap: typical cosine of gates with gates and of values with values at the start. With more
-            than one gate it must not be 0, else all stay alike.
+            than one gate it must not be 0, or all gates stay equal.
         seed: seed of the random initial weights.
         batch: fresh samples in each step.
     """
@@ -124,7 +124,7 @@ def _baselines(control: str) -> Baselines:
             "best line": BestOf(line("gate"), bounds, bounds),
         }
     if control != "threshold":
-        # A gain of 0 halves everything, a switch of 0 lets everything through: both are linear.
+        # A gain of 0 halves every value and a switch of 0 passes every value: both are linear.
         baselines |= {
             "linear network": at("gate", 0.0),
             "linear, then gated": BestOf(_opening, lambda problem: (0.0, problem.horizon), finish=_on_grid),
@@ -139,7 +139,7 @@ def _opening(problem: "ol.Problem", intervals: int, a: float) -> "ol.Schedule":
 
 
 def _on_grid(problem: "ol.Problem", intervals: int, best: "ol.Schedule") -> "ol.Schedule":
-    """The opening on the grid if the control is a switch, as its optimum is."""
+    """Round the moment of gating to the grid if the control is a switch, like its optimum."""
     if not problem.discrete or best.intervals == 1:
         return best
     step = problem.horizon / intervals

@@ -16,7 +16,7 @@ from optlearn.scenarios._catalogue import Example, scenario
 Criterion = Literal["mean", "balanced", "worst"]
 Controlled = Literal["sampling", "learning_rate", "both", "reweighting"]
 
-# What may be controlled: names of the model's parameters.
+# Possible controls: names of the model's parameters.
 CONTROLS = {
     "sampling": ("sampling",),
     "learning_rate": ("learning_rate",),
@@ -49,8 +49,8 @@ def imbalance(
 
     Control ``sampling``, from 0 to 1, is the probability that a sample is drawn from the minority;
     ``learning_rate`` goes from 0 to ``max_learning_rate``; ``reweighting``, from 0 to 1, is the
-    share that the minority's losses are given in the gradient by weights, while samples come as
-    they are. The weights start at zero.
+    minority's share in the gradient, by weighting its losses, while samples keep their natural
+    shares. The network's weights start at zero.
 
     Args:
         share: the minority's share of the data, above 0 and below 1.
@@ -58,12 +58,12 @@ def imbalance(
         mean: (2,) distances of the two centroids from the origin, on opposite sides.
         alignment: (2,) cosine of each group's teacher with the axis of the centroids.
         similarity: cosine of the two teachers.
-        eta: learning rate η; where it is controlled, that of the first guess and of a baseline.
+        eta: learning rate η; if it is controlled, that of the first guess and of a baseline.
         alpha_F: horizon, training steps divided by input dimension.
-        objective: error at the end: "mean" over the natural shares, "balanced" (both groups count
-            alike), or "worst" (of the two groups).
+        objective: final error: "mean" over the natural shares, "balanced" (both groups count equally), or
+            "worst" (of the two groups).
         control: "sampling", "learning_rate", "both" of these, or "reweighting".
-        max_learning_rate: upper bound of η where it is controlled; the lower one is 0.
+        max_learning_rate: upper bound of η if it is controlled; the lower one is 0.
         fixed_share: every sample is used once: the mean of ``sampling`` over training is ``share``,
             and only the order of the samples is free.
         batch: fresh samples in each step.
@@ -137,7 +137,7 @@ def _order_baselines() -> Baselines:
 
 
 def _window(problem: "ol.Problem", intervals: int, a: float) -> "ol.Schedule":
-    """All of the minority at once, from α = a on."""
+    """The whole minority in one block, from α = a on."""
     end = a + problem.horizon - _majority_time(problem)
     return _phase(problem, intervals, "sampling", (0.0, 1.0), a, end)
 
@@ -155,8 +155,8 @@ def _phase(
 ) -> "ol.Schedule":
     """The second value from α = a to b, the first one elsewhere.
 
-    The mean of both in an interval that holds a or b: samples are mixed there, so that no switch falls
-    between the moments at which an optimum on this grid may change.
+    An interval that contains a or b gets the mean of both: samples are mixed there, because an optimum on
+    this grid cannot switch inside an interval.
     """
     grid = uniform_grid(problem.horizon, intervals)
     inside = np.clip(np.minimum(grid[1:], b) - np.maximum(grid[:-1], a), 0.0, None) / np.diff(grid)

@@ -15,7 +15,7 @@ from optlearn.scenarios._catalogue import Example, scenario
 @scenario(
     citations=("saad1995line", "cui2024high", "bietti2022learning"),
     variants=({"one_rate": True}, {"depth": 4}),
-    # From a small cosine four intervals have two optima, before and after the direction is found.
+    # With a small initial cosine, four intervals have two optima, before and after the direction is found.
     example=Example(
         {"learning_rate": [1.0, 0.5], "layer2_rate": [0.5, 1.0]},
         4,
@@ -52,7 +52,8 @@ def layers(
         one_rate: all layers share one learning rate.
         start_cosine: initial cosine of the first layer with the direction to be found.
         start_norm: squared norm Q11 of the first layer, over N.
-        start_scale: standard deviation of the other layers' weights, times the root of their inputs' number.
+        start_scale: standard deviation of the other layers' weights, times the square root of their number of
+            inputs.
         seed: seed of the random weights of the other layers.
     """
     check = Arguments("layers")
@@ -85,18 +86,18 @@ def random_layers(
 
 
 def rates_of(problem: "ol.Problem") -> Bounds:
-    """The lowest and the highest learning rate, which all layers have in common."""
+    """The lowest and highest learning rate, common to all layers."""
     rate = problem.continuous["learning_rate"]
     return rate.lower, rate.upper
 
 
 def with_others(problem: "ol.Problem", first: float, others: float) -> dict[str, float]:
-    """One value for the rate of the first layer, and one for those of all others."""
+    """One value for the rate of the first layer, and one for all others."""
     return {name: first if name == "learning_rate" else others for name in problem.continuous}
 
 
 def _baselines(one_rate: bool) -> Baselines:
-    """Usual shapes of a rate that all layers share; and two rates."""
+    """Usual shapes of a rate shared by all layers, and two constant rates."""
     apart: dict[str, Baseline] = {
         "best two constants": BestOf(_two_constants, rates_of, rates_of),
     }

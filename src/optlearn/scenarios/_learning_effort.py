@@ -33,7 +33,7 @@ def learning_effort(
     strength: Annotated[float, (0.01, 0.3, 0.01)] = 0.05,
     max_gain: Annotated[float, (1.5, 5, 0.5)] = 3.0,
 ) -> "ol.Problem":
-    """When to make an effort while a deep linear network learns, and which task comes first.
+    """When to spend effort while a deep linear network learns, and which task comes first.
 
     The network learns two modes by gradient flow. Control ``gain``, from 1 to ``max_gain``: it multiplies the
     output, which makes the error smaller and learning faster, and costs ``price`` times (gain − 1)²; error
@@ -69,7 +69,7 @@ def learning_effort(
         baselines = _orders()
     else:
         model = ol.models.deep_linear(layers, modes)
-        # A parameter, so that problems of several prices differ in numbers only.
+        # A parameter, so that problems with different prices differ only in numbers.
         model = replace(model, parameters={**model.parameters, "price": cost})
         controls = {"gain": ol.Continuous(1.0, highest, guess=1 + (highest - 1) / 4)}
         objective, baselines = ol.Objective(final=0.0, average=1.0, cost=effort), _gains()
@@ -100,7 +100,7 @@ def _gains() -> Baselines:
 
 
 def _orders() -> Baselines:
-    """One task after the other, with the best moment to change, and both in turn."""
+    """One task after the other, switching at the best moment, and both in turn."""
 
     def order(first: int) -> BestOf:
         def family(problem: "ol.Problem", intervals: int, share: float) -> "ol.Schedule":

@@ -1,4 +1,4 @@
-"""One pass of least squares, on power-law data or on features of your own: rate, batch size or both."""
+"""One pass of least squares, on power-law data or your own features: rate, batch size or both."""
 
 from collections.abc import Callable
 from typing import Annotated, Literal
@@ -23,7 +23,7 @@ Scheduled = Literal["learning_rate", "batch", "both"]
 INTERVALS = 40
 # Exponents of a power decay that are tried, and shares of training in which a plateau decays.
 EXPONENTS, DECAYS = (0.0, 4.0), (0.02, 1.0)
-# Size of the toy in the place of features that are not given.
+# Size of the toy problem that replaces missing features.
 TOY_SAMPLES, TOY_FEATURES, TOY_INPUTS = 2000, 60, 30
 
 
@@ -51,9 +51,9 @@ def power_law(
     Controls ``learning_rate``, from 0 to ``max_rate``, and ``batch``, from 1 to ``max_batch`` with a mean of
     at most ``mean_batch``. The variances of the N directions are λ_i ∝ i^−exponent, the teacher's squared
     weights T_i ∝ i^−teacher_exponent; directions i from 2^k to 2^(k+1) − 1 make a block. Weights start at
-    zero, where the error is ½. The task is *easy* where the teacher falls off (teacher_exponent ≥ 0), else
-    *hard*. With ``control="learning_rate"`` batches have one sample; with "batch" the rate is a constant, the
-    best one.
+    zero, where the error is ½. The task is *easy* if the teacher falls off (teacher_exponent ≥ 0), else
+    *hard*. With ``control="learning_rate"`` batches have one sample; with "batch" the rate is the best
+    constant.
 
     Args:
         exponent: exponent a of the variances.
@@ -62,9 +62,9 @@ def power_law(
         sigma_n2: σ², variance of the label noise.
         alpha_F: horizon, training steps divided by N.
         control: what is scheduled: "learning_rate", "batch" or "both".
-        recursion: the exact mean of SGD in discrete time; False: its limit, an ODE; None: the recursion where
-            max_rate · λ₁/tr is above 0.1.
-        max_rate: largest learning rate. Rates from about 1.4 on diverge, which the ODE does not know.
+        recursion: True: the exact mean of SGD in discrete time; False: its limit, an ODE; None: the recursion
+            if max_rate · λ₁/tr is above 0.1.
+        max_rate: largest learning rate. Rates above about 1.4 diverge, which the ODE does not show.
         mean_batch: largest mean of the batch size over training.
         max_batch: largest batch size.
     """
@@ -85,7 +85,7 @@ def power_law(
 def dyadic_blocks(
     check: Arguments, exponent: float, teacher_exponent: float, N: int
 ) -> "tuple[ol.Spectrum, np.ndarray]":
-    """Power laws of variances and of a teacher that zero weights miss by a risk of 1.
+    """Power laws of variances and of a teacher for which zero weights have a risk of 1.
 
     Directions i from 2^k to 2^(k+1) − 1 make a block.
     """
@@ -118,17 +118,17 @@ def probe(
     max_batch: Annotated[float, (8, 64, 1)] = 16.0,
     blocks: Annotated[int, (4, 32, 1)] = 16,
 ) -> "ol.Problem":
-    """The learning rate and batch size of a linear head on features of your own.
+    """The learning rate and batch size of a linear head on your own features.
 
     Controls ``learning_rate``, from 0 to ``max_rate``, and ``batch``. Spectrum, best head and noise are
     measured on the features; training is then the exact recursion of least squares. In your own loop, with
-    the loss ½(f − y)² and features and labels less their means, the learning rate is η divided by the mean of
-    ‖x‖². ``ol.fit.regression`` gives the same problem with predictions and training beside it.
+    the loss ½(f − y)² and centred features and labels, the learning rate is η divided by the mean of ‖x‖².
+    ``ol.fit.regression`` gives the same problem along with predictions and training.
 
     Args:
-        features: file (``.npy``) with a table of samples (rows) by features; "": a toy, random features.
+        features: file (``.npy``) with a table of samples (rows) by features; "": random features as a toy.
         labels: file (``.npy``) with a number for each sample.
-        passes: samples seen over samples there are.
+        passes: number of samples seen over the number of samples.
         control: what is scheduled: "learning_rate", "batch" or "both".
         max_rate: largest learning rate η.
         mean_batch: largest mean of the batch size over training.
@@ -171,10 +171,10 @@ def least_squares(
     max_batch: float,
     intervals: int,
 ) -> "ol.Problem":
-    """The problem of a scenario ``check.owner``, see ``power_law`` for its arguments.
+    """The problem of the scenario ``check.owner``; see ``power_law`` for its arguments.
 
-    Batches have the size of the model's ``batch`` unless they are scheduled; if only they are, the learning
-    rate is the best constant.
+    Batches have the size of the model's ``batch`` unless they are scheduled; if only batches are scheduled,
+    the learning rate is the best constant.
     """
     check.one_of("control", control, ("learning_rate", "batch", "both"))
     mean, batch = batch_control(check, mean_batch, max_batch, whole_numbers=False)
@@ -221,7 +221,7 @@ def _plateau(peak: float, horizon: float, decay: float) -> shapes.Shape:
 
 
 def _batch_baselines() -> Baselines:
-    """Courses of the batch size, each with its best constant rate."""
+    """Time courses of the batch size, each with its best constant rate."""
 
     def with_best_rate(course: "Callable[[ol.Problem], shapes.Shape]") -> BestOf:
         def family(problem: "ol.Problem", intervals: int, rate: float) -> "ol.Schedule":

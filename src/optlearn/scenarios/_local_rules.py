@@ -1,4 +1,4 @@
-"""Units that learn by a local rule, not by a gradient: their learning rate, and which samples to learn."""
+"""Units that learn by a local rule instead of a gradient: learning rate, and which samples to learn."""
 
 from typing import Annotated, Literal, get_args
 
@@ -9,8 +9,7 @@ from optlearn.scenarios._baselines import at, bounds_of, constant, line, rate_ba
 from optlearn.scenarios._catalogue import Example, scenario
 
 Rule = Literal["hebb", "perceptron", "margin", "clipped"]
-# Beyond four standard deviations there are no samples to speak of; below the lowest margin nearly none are
-# left.
+# Beyond four standard deviations there are hardly any samples; below the lowest margin almost none are left.
 LOWEST, HIGHEST = 0.05, 4.0
 
 
@@ -32,8 +31,8 @@ def local_rules(
     0.5, M = 0.1.
 
     Args:
-        rule: "hebb" learns every sample, "perceptron" mistakes only, "margin" those that the student is
-            unsure of, and "clipped" follows gradients of limited length.
+        rule: "hebb" learns every sample, "perceptron" only mistakes, "margin" samples about which the student
+            is unsure, and "clipped" follows gradients of limited length.
         alpha_F: horizon, training steps divided by input dimension.
         threshold: threshold of "margin", in standard deviations of the student's field, and of "clipped".
         max_learning_rate: upper bound of η.
@@ -63,10 +62,10 @@ def selection(
     alpha_F: Annotated[float, (2, 20, 0.5)] = 10.0,
     overlap: Annotated[float, (0, 0.5, 0.05)] = 0.1,
 ) -> "ol.Problem":
-    """Which samples to learn from, so that a student of a sign teacher makes the fewest mistakes.
+    """Which samples to learn from so that a student of a sign teacher makes the fewest mistakes.
 
-    Control ``threshold`` θ, from 0.05 to 4: only samples with ``|λ| < θ√Q`` are learned, by Hebb's rule; the
-    student is surer of the others than θ standard deviations. The start is Q = 0.5.
+    Control ``threshold`` θ, from 0.05 to 4: only samples with ``|λ| < θ√Q`` are learned, by Hebb's rule; for
+    the others the student's field exceeds θ standard deviations. The start is Q = 0.5.
 
     Args:
         eta: learning rate η.

@@ -32,18 +32,19 @@ def reinforcement(
 ) -> "ol.Problem":
     """How a perceptron learns from rewards: its learning rate and the length of its episodes.
 
-    A student takes ``decisions`` in an episode and is rewarded if all of them (but ``mistakes``) are those of
-    a teacher; it then learns them all. Controls: ``learning_rate``, from 0 to ``max_rate``; ``decisions``, 1
-    to ``max_decisions``, a curriculum of episode lengths at the rate ``eta``, or with "both" at the best one;
-    ``penalty``, from 0 to 1, or the number of ``mistakes`` that are forgiven, each together with the rate.
-    The start is Q = 1 and ρ = 0; what is minimised is 1 − ρ, with ρ the cosine of student and teacher.
+    A student takes ``decisions`` in an episode and is rewarded if all of them, except up to ``mistakes``,
+    agree with a teacher; it then reinforces them all. Controls: ``learning_rate``, from 0 to ``max_rate``;
+    ``decisions``, from 1 to ``max_decisions``, a curriculum of episode lengths at the rate ``eta``, or with
+    "both" at the best one; ``penalty``, from 0 to 1, or the number of ``mistakes`` that are forgiven, each
+    together with the rate. The start is Q = 1 and ρ = 0; the objective is 1 − ρ, where ρ is the cosine of
+    student and teacher.
 
     Args:
         decisions: decisions T in an episode, unless they are scheduled.
         alpha_F: horizon, episodes divided by input dimension.
         max_rate: largest learning rate.
         control: what is scheduled: "learning_rate", "decisions", "both", "penalty" or "mistakes".
-        mistakes: number of mistakes that an episode may contain and still be rewarded.
+        mistakes: how many mistakes a rewarded episode may contain.
         penalty: how strongly an episode without a reward is unlearned.
         eta: learning rate, unless it is scheduled.
         max_decisions: longest episode of a curriculum.
@@ -92,7 +93,7 @@ def misalignment(x: Any, u: "Settings") -> "Array":
 
 
 def _baselines(controls: dict[str, Any], T: int) -> Baselines:
-    """Rates of the usual shapes; constant lengths of episodes; other controls as they are without control."""
+    """Rates of the usual shapes; constant episode lengths; other controls at their default values."""
     if "learning_rate" not in controls:
         lengths = controls["decisions"].values
         return {f"episodes of {length:g}": at("decisions", float(length)) for length in lengths}

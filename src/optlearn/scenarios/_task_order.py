@@ -14,8 +14,8 @@ from optlearn.scenarios._baselines import Baseline, Baselines, bounds_of, rate_b
 from optlearn.scenarios._catalogue import Example, scenario
 from optlearn.scenarios._committee import random_overlaps
 
-_LEAST_SHARE = 0.002  # of a task with a rate of its own, which would be arbitrary where nothing is shown
-_HALVINGS = 16  # of the share of replay that keeps a limit
+_LEAST_SHARE = 0.002  # of a task with its own rate, which would be arbitrary if the task were never shown
+_HALVINGS = 16  # accuracy of the share of replay that keeps a limit
 
 
 @scenario(
@@ -50,12 +50,12 @@ def task_order(
 
     Control ``task``, from 0 to ``tasks`` − 1, is the task of the training samples; each task has a teacher
     and a readout head of its own, and all share the hidden weights. The first task has been learned
-    before, for a time ``pretraining``. With ``joint`` the control ``learning_rate`` is optimised as well;
-    with ``own_rates``, for two tasks, ``learning_rate1`` and ``learning_rate2`` are: samples of each task
-    have a rate of their own, and ``task``, from 0.002 to 0.998, is the share of samples of the second.
-    With ``forgetting_limit`` the error of the first task stays below a limit all along. Of two tasks, any
-    share of the samples may then be from the second one, ``task`` from 0 to 1: intervals of one task alone
-    would overshoot the limit.
+    before, for a time ``pretraining``. With ``joint`` the control ``learning_rate`` is optimised too. With
+    ``own_rates``, for two tasks, the controls ``learning_rate1`` and ``learning_rate2`` are the rates of
+    samples of each task, and ``task``, from 0.002 to 0.998, is the share of samples of the second task.
+    With ``forgetting_limit`` the error of the first task stays below a limit throughout. With two tasks,
+    ``task`` is then the share of samples of the second one, from 0 to 1: intervals of one task alone would
+    overshoot the limit.
 
     Args:
         tasks: number of tasks.
@@ -67,9 +67,9 @@ def task_order(
         own_rates: optimise a learning rate for each of two tasks.
         max_learning_rate: upper bound of η with ``joint``; the lower one is 0.
         sigma_n: standard deviation of the label noise.
-        K: hidden nodes of the student; None for one a task.
-        readout_rate: learning rate η_v of the heads; None for η, also where that is controlled.
-        forgetting_limit: the most that the error of the first task may be at any time, above what it is at
+        K: hidden nodes of the student; None for one per task.
+        readout_rate: learning rate η_v of the heads; None for η, also if η is controlled.
+        forgetting_limit: the largest error of the first task at any time, which must be above its error at
             α = 0; None for no limit.
         start_norm: squared norm Q_kk of every student's weights at the start, over N.
         start_overlap: typical cosine at the start, 1/√N for random weights in N dimensions.
@@ -132,7 +132,7 @@ def _pretrained(
 
 
 def _baselines(new: range, joint: bool, own_rates: bool, limited: bool) -> Baselines:
-    """Usual orders at a constant rate; ``new`` are the tasks that have not been trained on before."""
+    """Usual orders at a constant rate; ``new`` are the tasks not trained on before."""
     orders: dict[str, Baseline] = {
         "blocked": lambda problem, intervals: _blocks(problem, new, problem.horizon),
         "alternating": lambda problem, intervals: _alternating(problem, intervals, new[0]),
@@ -150,7 +150,7 @@ def _baselines(new: range, joint: bool, own_rates: bool, limited: bool) -> Basel
 
 
 def _within_bounds(order: Baseline) -> Baseline:
-    """The same order with the nearest shares of the second task that are allowed."""
+    """The same order with the nearest allowed shares of the second task."""
 
     def baseline(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
         schedule, task = order(problem, intervals), problem.continuous["task"]
@@ -168,7 +168,7 @@ def _random_at_constant_rates(problem: "ol.Problem", intervals: int, rate: float
 
 
 def _steady(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
-    """As little of the first task, at random all along, as keeps the limit; the others have equal shares."""
+    """The smallest constant share of the first task that keeps the limit; the others have equal shares."""
     del intervals
     limit, count = problem.paths[0].at_most, _tasks(problem)
     free = replace(problem, paths=())
@@ -212,7 +212,7 @@ def _random_at_rate(problem: "ol.Problem", intervals: int, rate: shapes.Shape) -
 
 
 def _constant_rate(problem: "ol.Problem", intervals: int) -> dict[str, np.ndarray]:
-    """The first guess of the learning rate, if that is controlled."""
+    """The first guess of the learning rate, if it is controlled."""
     rates = {name: rate for name, rate in problem.continuous.items() if name != "task"}
     return {name: np.full(intervals, rate.start) for name, rate in rates.items()}
 

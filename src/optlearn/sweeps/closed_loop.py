@@ -1,7 +1,7 @@
-"""Does it pay to answer to what happens? Open loop, linear feedback and planning again, at finite N.
+"""Does reacting to the state pay off? Open loop, linear feedback and replanning at finite N.
 
-All run on the exact chain of overlaps under the same random numbers, so that what they differ by is known far
-better than each of them: differences are those of pairs.
+All run on the exact chain of overlaps with the same random numbers, so paired differences are known far more
+precisely than each result.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,14 +31,14 @@ Policy = Callable[[int, np.ndarray, dict[str, np.ndarray]], None]
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over seeds, and half the width of its 95 % interval."""
+    """A mean over seeds, and the half-width of its 95 % confidence interval."""
 
     mean: float
     half: float
 
     @classmethod
     def of(cls, values: np.ndarray) -> "Interval":
-        """Of independent values (S,)."""
+        """From independent values (S,)."""
         half = student_t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
         return cls(float(values.mean()), float(half))
 
@@ -54,8 +54,8 @@ class LoopComparison:
         problem: name of the problem.
         N: input dimension.
         theory: objective of the plan, for N → ∞.
-        errors: name of an arm → (S,) final error of every seed; the same random numbers in all arms.
-        failed: plans that could not be made again, of all; the old one was kept.
+        errors: name of an arm → (S,) final error of every seed; all arms use the same random numbers.
+        failed: number of replans that failed, so that the old plan was kept, and number of attempts.
     """
 
     problem: str
@@ -69,7 +69,7 @@ class LoopComparison:
         return Interval.of(self.errors[arm])
 
     def gain(self, arm: str) -> Interval:
-        """By how much an arm is below the open loop, pair by pair."""
+        """Improvement of an arm over the open loop, from paired differences."""
         return Interval.of(self.errors["open loop"] - self.errors[arm])
 
 
@@ -88,11 +88,11 @@ def closed_loop(
     Args:
         solution: the plan, of a problem of a learning model.
         N: input dimension.
-        seeds: independent runs, at least 2.
-        seed: of the random numbers, which all arms share.
-        arms: of ``"open loop"``, ``"feedback"`` (``solution.feedback()``, at every interval) and ``"planning
-            again"`` (``solution.replan``, at every ``every``-th interval).
-        every: intervals between two plans (default: a tenth of training).
+        seeds: number of independent runs, at least 2.
+        seed: seed of the random numbers, which all arms share.
+        arms: any of ``"open loop"``, ``"feedback"`` (``solution.feedback()``, at every interval) and
+            ``"planning again"`` (``solution.replan``, at every ``every``-th interval).
+        every: number of intervals between two plans (default: a tenth of training).
     """
     check = Arguments("closed_loop")
     check.count("N", N)
@@ -115,7 +115,7 @@ def closed_loop(
 
 
 def _final_errors(solution: Solution, N: int, seeds: int, seed: int, policy: Policy) -> np.ndarray:
-    """(S,) errors at the end of the runs of all seeds, each under controls of its own."""
+    """(S,) final errors of the runs of all seeds, each under its own controls."""
     schedule, keys = solution.schedule, make_keys(seed, seeds)
     run = prepare(solution.problem, schedule, None, N, dict(solution.parameters))
     model = run.model
@@ -151,7 +151,7 @@ def _feedback(solution: Solution) -> Policy:
 
 
 class _Again:
-    """Plan the rest of every run again, every few intervals; where that fails the old plan is kept."""
+    """Replan the rest of every run every few intervals; if that fails, keep the old plan."""
 
     def __init__(self, solution: Solution, stride: int, seeds: int) -> None:
         self.stride, self.grid = stride, solution.schedule.grid

@@ -1,7 +1,7 @@
-"""Where the points of a sweep are solved: in this process, in spawned ones, on a Dask cluster, or in batches.
+"""Where the points of a sweep are solved: in this process, spawned ones, on a Dask cluster, or in batches.
 
-The points of a chain, their order and their first guesses are the same wherever chains are walked; batches
-solve all points at once as lanes of compiled programs, and leave to chains what these cannot certify.
+The points of a chain, their order and their first guesses are the same wherever chains run; batches solve all
+points together as lanes of compiled programs, and leave uncertified points to chains.
 """
 
 import os
@@ -29,29 +29,29 @@ from optlearn.sweeps.store import Record
 
 Tell = Callable[[PointDone], None]
 
-# A point whose process dies is tried so many times; then it counts as failed, and the others go on.
+# Number of attempts for a point whose process dies; after that it counts as failed, and the others continue.
 ATTEMPTS = 2
-# Seconds to wait for a scheduler of Dask to answer, and between looks at what has happened.
+# Seconds to wait for a Dask scheduler, and between checks for events.
 PATIENCE = 30
 POLL = 0.2
-# Points that are solved together in a batch, and are on disk before the next ones begin.
+# Number of points solved together in a batch, and written to disk before the next ones begin.
 BLOCK = 1024
 _BATCHED_METHODS = ("auto", "indirect")
 
 
 class Executor(ABC):
-    """Walks chains; what it tells of a point, perhaps more than once, it tells in this process."""
+    """Solves chains; it reports points, possibly more than once, in this process."""
 
     name: str  # for the records
-    by_name = False  # other processes have to find functions by their names
+    by_name = False  # other processes must find functions by name
 
     @abstractmethod
     def run(self, chains: Sequence[Chain], tell: Tell) -> None:
-        """Walk all chains."""
+        """Solve all chains."""
 
 
 def make_executor(executor: Any, jobs: int | None) -> Executor:
-    """The executor that the arguments of ``sweep`` stand for."""
+    """The executor for these arguments of ``sweep``."""
     if jobs is not None:
         Arguments("sweep").count("jobs", jobs)
     if executor is None:
@@ -62,7 +62,7 @@ def make_executor(executor: Any, jobs: int | None) -> Executor:
     if word == "batched":
         return Batched()
     if word == "processes":
-        # Those that this process may use.
+        # Cores that this process may use.
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         return Processes(jobs or cores or 1)
     is_dask = hasattr(executor, "scheduler_address") or hasattr(executor, "scheduler_info")
@@ -88,7 +88,7 @@ class Serial(Executor):
 
 
 class Processes(Executor):
-    """In spawned processes of this machine; a chain whose worker dies is taken up by another worker."""
+    """In spawned processes on this machine; another worker continues a chain whose worker dies."""
 
     by_name = True
 
@@ -108,11 +108,11 @@ class Processes(Executor):
 
 
 class Deaths(Counter[Index]):
-    """How often a point took its process with it."""
+    """Number of times that a point's process has died."""
 
     def note(self, chain: Chain, error: str, tell: Tell, attempts: int = ATTEMPTS) -> None:
-        """Count a death for the point that was being computed; after too many, the point has failed."""
-        # A chain is walked in order: the first point that is not on disk was the one being computed.
+        """Count a death of the process at the current point; after too many, the point has failed."""
+        # A chain is solved in order: the first point that is not on disk was being computed.
         index = next((index for index in chain.points if chain.store.read(index) is None), None)
         if index is not None:
             self[index] += 1
@@ -122,7 +122,7 @@ class Deaths(Counter[Index]):
 
 
 class Dask(Executor):
-    """On the workers of a cluster, which must see the folder of the sweep; functions are sent whole.
+    """On the workers of a cluster, which must see the sweep's folder; functions are pickled by value.
 
     Args:
         target: address of a scheduler, a ``distributed.Client``, or a cluster object.
@@ -142,11 +142,11 @@ class Dask(Executor):
 
     @override
     def run(self, chains: Sequence[Chain], tell: Tell) -> None:
-        # One task each; Dask gives those of a dead worker to another one.
+        # One task each; Dask reassigns the tasks of a dead worker.
         with ExitStack() as stack:
             client = self._client(stack)
             topic, events = f"optlearn-sweep-{uuid.uuid4().hex}", SimpleQueue[PointDone]()
-            # Results of tasks come when whole chains are done; events tell of every point.
+            # Results of tasks arrive when whole chains are done; events report every point.
             client.subscribe_topic(topic, lambda event: events.put(_point_done(**event[1]["point"])))
             stack.callback(client.unsubscribe_topic, topic)
             deaths = Deaths()
@@ -160,7 +160,7 @@ class Dask(Executor):
                 for future in [future for future in waiting if future.done()]:
                     chain = waiting.pop(future)
                     if future.status == "finished":
-                        for point in future.result():  # its events may be late
+                        for point in future.result():  # its events may arrive late
                             tell(point)
                         continue
                     error = future.exception()
@@ -200,7 +200,7 @@ def _point_done(index: Sequence[int], **message: Any) -> PointDone:
 
 
 class Batched(Executor):
-    """In this process, on its default JAX device: what is not finished, in the order of the grid.
+    """In this process, on its default JAX device: unfinished points in the order of the grid.
 
     Raises a SpecificationError if the points differ in more than numbers, or need another method.
     """
@@ -222,10 +222,10 @@ class Batched(Executor):
         for index in points:
             try:
                 posed[index] = spec.problem(index)
-            except Exception:  # a matter of this one point, whose record says it
+            except Exception:  # concerns only this point, whose record reports it
                 tell(done(store.write(index, compute(spec, index)), store))
         if posed:
-            stack(list(posed.values()), spec.options.get("intervals"))  # before anything takes time
+            stack(list(posed.values()), spec.options.get("intervals"))  # before any costly work
         indices = list(posed)
         options = {name: value for name, value in spec.options.items() if name != "method"}
         for first in range(0, len(indices), BLOCK):
@@ -238,7 +238,7 @@ class Batched(Executor):
 
 
 def _batch_record(spec: Spec, index: Index, solved: Solved, i: int, seconds: tuple[float, float]) -> Record:
-    """What the batch found, if it is certified and no solution is asked for; else one by one."""
+    """The batch's result, if it is certified and no solution is requested; else one by one."""
     certificate, relaxed = solved.certificates[i], solved.relaxed_schedule(i)
     if not certificate.converged or spec.reduce is not None or spec.baselines:
         near = relaxed or solved.schedule(i)

@@ -1,9 +1,9 @@
-"""Simulations at finite N beside the theory: on a grid of a scenario's arguments, and against N.
+"""Simulations at finite N compared with the theory: on a grid of a scenario's arguments, and against N.
 
-``simulate`` runs them in batches: seeds × parameters × N. ``measure`` finds how they approach the theory,
-which is the limit N → ∞: at finite N the mean error over seeds differs from it by a bias that should fall
-like 1/N, and single runs scatter with a variance that should fall like 1/N as well. Whether a better
-schedule *shows* in one run is then a question of N.
+``simulate`` runs them in batches: seeds × parameters × N. ``measure`` determines how they approach the
+theory, which is the limit N → ∞: at finite N the mean error over seeds has a bias that should fall like 1/N,
+and single runs scatter with a variance that should also fall like 1/N. So it depends on N whether the gain of
+a better schedule is *visible* in a single run.
 """
 
 import inspect
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MakeSchedule = Callable[[Problem], Schedule]
 
 OPTIMUM = "optimum"
-# A bias counts as seen if it is this many standard errors from zero (two-sided false-alarm rate 0.3 %).
+# A bias is significant if it is this many standard errors from zero (two-sided false-positive rate 0.3 %).
 SEEN = 3.0
 
 
@@ -52,7 +52,7 @@ def simulate(
     """Run SGD at finite N at every point of a grid.
 
     Points with the same horizon are simulated together, seeds and points in one compiled program; input
-    dimensions one after the other, since they take different numbers of steps. All points see the same
+    dimensions one after the other, since they take different numbers of steps. All points use the same
     random numbers.
 
     Args:
@@ -62,11 +62,11 @@ def simulate(
         N: input dimension, or several.
         schedule: name of a baseline, a function of the problem, or the result of ``sweep`` over the same
             grid, whose optimal schedules are then used.
-        seeds: runs of each point.
-        seed: of the random numbers.
+        seeds: number of runs at each point.
+        seed: seed of the random numbers.
         fixed: further arguments of the scenario.
-        at_once: seeds in one call of the compiled program.
-        progress: called with how much of the work is done.
+        at_once: number of seeds in one call of the compiled program.
+        progress: called with the finished share of the work.
 
     Returns:
         ``error`` (…, N, seed) and every order parameter at the end of training, and ``theory`` (…), the
@@ -165,7 +165,7 @@ def _baseline(problem: Problem, name: str, allowed: str) -> Schedule:
 
 
 def _with_free_parameters(problem: Problem, schedule: Schedule) -> Schedule:
-    """Free parameters that the schedule does not carry are the best for it."""
+    """Free parameters that the schedule does not carry are optimised for it."""
     return schedule.with_parameters(**evaluate(problem, schedule, record=2).info["parameters"])
 
 
@@ -179,13 +179,13 @@ def _theory(problem: Problem, schedule: Schedule) -> float:
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """``prefactor · N^−exponent``, fitted to logarithms with their errors.
+    """``prefactor · N^−exponent``, fitted to logarithms weighted by their errors.
 
     Attributes:
         exponent: and ``exponent_error``, its standard error.
         prefactor: with the sign of the values.
-        chi2: of the fit.
-        points: values that were fitted.
+        chi2: χ² of the fit.
+        points: number of fitted values.
     """
 
     exponent: float
@@ -213,17 +213,17 @@ def measure(
 ) -> "xarray.Dataset":
     """Bias and variance of the final error of the optimum and of baselines, at several N.
 
-    Where the scenario itself has an argument N, it is set: its theory and its optimum depend on it.
+    If the scenario itself has an argument N, it is set too, since its theory and optimum depend on it.
 
     Args:
         scenario: name of a scenario, a file that defines ``problem``, or a function that returns a
             ``Problem``.
         N: input dimensions.
-        seeds: runs, by N or for all.
-        baselines: names (default: all of the scenario's).
+        seeds: number of runs, for each N or for all.
+        baselines: names of baselines (default: all of the scenario's).
         fixed: arguments of the scenario.
-        seed: of the random numbers; all schedules see the same, every N others.
-        at_once: seeds in one call of the compiled program.
+        seed: seed of the random numbers, which are the same for all schedules and different for every N.
+        at_once: number of seeds in one call of the compiled program.
         progress: called at every stage.
 
     Returns:
@@ -303,23 +303,23 @@ def make_dataset(
 
 
 def fit_bias(dataset: "xarray.Dataset", schedule: str = OPTIMUM, smallest: float = 0) -> PowerLaw | None:
-    """Power law of the bias at N from ``smallest`` on where it is seen; None if it is at fewer than two."""
+    """Power law of the significant biases at N ≥ ``smallest``; None with fewer than two of them."""
     row = dataset.sel(schedule=schedule, N=dataset["N"] >= smallest)
     bias, error = np.asarray(row["bias"]), np.asarray(row["bias_error"])
-    seen = np.abs(bias) > SEEN * error
-    if len(set(np.sign(bias[seen]))) != 1:  # a power law has one sign
+    significant = np.abs(bias) > SEEN * error
+    if len(set(np.sign(bias[significant]))) != 1:  # a power law has a single sign
         return None
-    return fit_power_law(np.asarray(row["N"])[seen], bias[seen], error[seen])
+    return fit_power_law(np.asarray(row["N"])[significant], bias[significant], error[significant])
 
 
 def fit_variance(dataset: "xarray.Dataset", schedule: str = OPTIMUM, smallest: float = 0) -> PowerLaw | None:
-    """Power law of the variance over seeds, at N from ``smallest`` on."""
+    """Power law of the variance over seeds, at N ≥ ``smallest``."""
     row = dataset.sel(schedule=schedule, N=dataset["N"] >= smallest)
     return fit_power_law(row["N"], np.asarray(row["variance"]), np.asarray(row["variance_error"]))
 
 
 def advantage(dataset: "xarray.Dataset", baseline: str) -> tuple[np.ndarray, PowerLaw | None]:
-    """What the optimum wins over a baseline in theory, in units of the scatter of a difference of two runs.
+    """The optimum's gain over a baseline in theory, in standard deviations of a difference of two runs.
 
     Returns:
         (N,) the ratio, and its power law.
@@ -333,10 +333,10 @@ def advantage(dataset: "xarray.Dataset", baseline: str) -> tuple[np.ndarray, Pow
 
 
 def crossover(dataset: "xarray.Dataset", baseline: str) -> float:
-    """N above which the optimum wins more over a baseline than the scatter of a difference of two runs.
+    """N above which the optimum's gain over a baseline exceeds the scatter of a difference of two runs.
 
-    Between the N that were simulated it is interpolated, outside of them it is where the power law of the
-    ratio puts it; NaN if nothing is won, or the ratio does not grow with N.
+    It is interpolated between simulated N and extrapolated by the ratio's power law beyond them; NaN if there
+    is no gain, or the ratio does not grow with N.
     """
     ratio, law = advantage(dataset, baseline)
     if law is None or law.exponent >= 0:
@@ -348,7 +348,7 @@ def crossover(dataset: "xarray.Dataset", baseline: str) -> float:
 
 
 def fit_power_law(N: Any, values: np.ndarray, errors: np.ndarray) -> PowerLaw | None:
-    """Straight line through the logarithm of the values' sizes, weighted; None with fewer than two values."""
+    """Weighted straight line through the logarithms of absolute values; None with fewer than two values."""
     N, values, errors = (np.asarray(a, dtype=float) for a in (N, values, errors))
     if len(values) < 2 or not (np.all(values > 0) or np.all(values < 0)):
         return None
@@ -362,12 +362,12 @@ def fit_power_law(N: Any, values: np.ndarray, errors: np.ndarray) -> PowerLaw | 
 
 
 def _seed_at(seed: int, N: int) -> int:
-    """Runs at different N must be independent: fits weigh them so."""
+    """Independent random numbers for each N, as the weights of fits assume."""
     return int(np.random.SeedSequence([seed, int(N)]).generate_state(1)[0])
 
 
 def problem_at(scenario: Scenario, N: int, fixed: Mapping[str, Any]) -> tuple[Problem, bool]:
-    """The problem at one N, and whether it depends on N: whether the scenario has such an argument."""
+    """The problem at one N, and whether it depends on N, that is, whether the scenario has an argument N."""
     function = scenario_function(scenario)
     depends = "N" in inspect.signature(function).parameters
     return function(**{**fixed, **({"N": N} if depends else {})}), depends

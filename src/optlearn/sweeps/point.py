@@ -1,4 +1,4 @@
-"""One point of a sweep, and chains of points, each solved from the solution of the one before."""
+"""One point of a sweep, and chains of points, each solved from the previous solution."""
 
 import threading
 import time
@@ -25,21 +25,21 @@ from optlearn.sweeps.results import PREFIXES, RESULTS
 from optlearn.sweeps.spec import Index, Spec
 from optlearn.sweeps.store import Record, Store
 
-# A cluster's worker may run several threads; caches of traced programs are not made for that.
+# A cluster's worker may run several threads, but caches of traced programs are not thread-safe.
 _ONE_AT_A_TIME = threading.Lock()
 
 
 @dataclass(frozen=True, kw_only=True)
 class PointDone(Progress):
-    """A point of a sweep is finished; ``objective`` is None if it failed, ``done`` and ``total`` are points.
+    """A finished point of a sweep; ``objective`` is None if it failed, ``done`` and ``total`` count points.
 
     Attributes:
-        index: its place in the grid.
+        index: its index in the grid.
         coordinates: values of the varying arguments.
         converged: whether the certificate says so.
         seconds: wall-clock time of the point.
-        error: what was raised, if it failed.
-        stored: an earlier part of the sweep had finished it.
+        error: the error, if it failed.
+        stored: whether an earlier part of the sweep had finished it.
     """
 
     index: Index
@@ -52,7 +52,7 @@ class PointDone(Progress):
 
 @dataclass(frozen=True)
 class Chain:
-    """The unit of work: neighbouring points, in the order in which they are solved."""
+    """The unit of work: neighbouring points in the order of solving."""
 
     spec: Spec
     store: Store
@@ -60,10 +60,10 @@ class Chain:
 
 
 def walk(chain: Chain, tell: Callable[[PointDone], None]) -> None:
-    """Solve the points that are not finished, and tell of all; each is on disk before the next one begins.
+    """Solve unfinished points and report all; each is written to disk before the next one begins.
 
-    The first guess of a point comes from the file of its neighbour, so it makes no difference whether
-    that was computed just now or before an interruption.
+    The first guess of a point comes from its neighbour's file, so it does not matter whether that was
+    computed just now or before an interruption.
     """
     neighbour: Record | None = None
     for index in chain.points:
@@ -78,9 +78,9 @@ def walk(chain: Chain, tell: Callable[[PointDone], None]) -> None:
 def compute(
     spec: Spec, index: Index, neighbour: Record | None = None, near: Schedule | None = None
 ) -> Record:
-    """The record of one point; if it raises, the record of that.
+    """The record of one point, or of the error that it raised.
 
-    The schedule of a ``neighbour`` is a first guess; ``near``, one of this very point, is gone on from.
+    The schedule of a ``neighbour`` is a first guess; ``near``, a solution of this very point, is continued.
     """
     began, cpu = time.perf_counter(), time.process_time()
     with _ONE_AT_A_TIME:
@@ -94,7 +94,7 @@ def compute(
 def make_record(
     spec: Spec, index: Index, content: Record, seconds: float = 0.0, cpu_seconds: float = 0.0
 ) -> Record:
-    """The record of a point: where it is, whether it is solved, what was found or raised, and the time."""
+    """The record of a point: index, status, result or error, and time."""
     return {
         "coordinates": spec.coordinates(index),
         "status": "failed" if "error" in content else "done",
@@ -112,7 +112,7 @@ def solved_content(
     relaxed: Variant | None,
     **more: Any,
 ) -> Record:
-    """What the record of a point that is solved holds, by one solve or in a batch."""
+    """The part of a record that describes a solved point, solved alone or in a batch."""
     return {
         "objective": objective,
         "converged": certificate.converged,
@@ -135,7 +135,7 @@ def solved_content(
 
 
 def done(record: Record, store: Store) -> PointDone:
-    """What to tell of a record."""
+    """The report on a record."""
     return PointDone(
         text=_line(record),
         objective=record.get("objective"),
@@ -171,7 +171,7 @@ def _solved(spec: Spec, index: Index, neighbour: Record | None, near: Schedule |
     elif near is not None:
         options |= {"warm_start": near}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConvergedWarning)  # it is in the record
+        warnings.simplefilter("ignore", NotConvergedWarning)  # the record reports it
         solution = solve(problem, **options)
         if solution.outcome is Outcome.INTERRUPTED:
             raise KeyboardInterrupt
@@ -201,7 +201,7 @@ def _baselines(problem: Problem, names: Sequence[str], intervals: int) -> dict[s
 
 
 def _reduced(spec: Spec, solution: Solution) -> tuple[dict[str, Any], str]:
-    """What ``reduce`` returned, as lists of numbers; or what it raised, which must not cost the solution."""
+    """The result of ``reduce`` as lists of numbers; or its error, which must not cost the solution."""
     if spec.reduce is None:
         return {}, ""
     try:
@@ -227,7 +227,7 @@ def _numbers(returned: Any, taken: Sequence[str]) -> dict[str, Any]:
 def warm_start(problem: Problem, neighbour: Record) -> Schedule | None:
     """The neighbour's schedule; None if it lacks a control.
 
-    Of a discrete control it is the relaxed optimum, not the rounded one: solvers start better from there.
+    For a discrete control this is the relaxed optimum, not the rounded one, since solvers start better there.
     """
     source = neighbour if neighbour["relaxed"] is None else neighbour["relaxed"]
     schedule = Schedule.from_dict(source["schedule"])

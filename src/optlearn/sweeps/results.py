@@ -1,4 +1,4 @@
-"""What a sweep has found: everything that is finished as one labelled dataset, and heat maps of it."""
+"""Results of a sweep: all finished points as one labelled dataset, and heat maps of it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, product
@@ -34,7 +34,7 @@ _MEANINGS = {
     "error": "what was raised, if the point failed",
     "reduce_error": "what reduce raised; the solution is kept",
 }
-# Names in the dataset of a sweep, which those of ``reduce`` must not take.
+# Names in the dataset of a sweep, which ``reduce`` must not use.
 RESULTS = (*_MEANINGS, "edges", "edge", "interval", "baseline", "baseline_objective")
 PREFIXES = ("free_", "schedule_")
 _NUMBERS = ("objective", "hamiltonian_gap", "relaxation_gap", "seconds", "cpu_seconds")
@@ -45,14 +45,14 @@ def load(folder: str | Path) -> "xarray.Dataset":
     """The finished points of a sweep, even while it is running or after it was killed.
 
     Args:
-        folder: of the sweep; or its ``sweep.nc``.
+        folder: folder of the sweep, or its ``sweep.nc``.
 
     Returns:
         One dimension for each varying argument. ``objective``, ``converged``, ``hamiltonian_gap``,
         ``seconds``, …; ``free_NAME`` for each free parameter; ``schedule_NAME`` (…, interval) for each
-        control, between ``edges`` (…, edge) in training time; ``baseline_objective`` (…, baseline); what
-        ``reduce`` returned; ``error``, the message of a point that failed, and ``reduce_error``, that of
-        ``reduce``. Numbers of points that are not finished are NaN.
+        control, between ``edges`` (…, edge) in training time; ``baseline_objective`` (…, baseline); results
+        of ``reduce``; ``error``, the error message of a failed point, and ``reduce_error``, that of
+        ``reduce``. Numbers of unfinished points are NaN.
     """
     folder = Path(folder)
     if folder.is_file():
@@ -96,9 +96,9 @@ def make_dataset(
         columns["edges"] = (("edge",), np.array(grids[0], dtype=float))
     elif grids:
         add("edges", [r["schedule"]["grid"] if r else None for r in solved], ("edge",))
-    wanted = list(description["spec"]["baselines"])
-    if wanted:
-        table = [[r.get("baselines", {}).get(name) for name in wanted] for r in solved]
+    baselines = list(description["spec"]["baselines"])
+    if baselines:
+        table = [[r.get("baselines", {}).get(name) for name in baselines] for r in solved]
         add("baseline_objective", [np.array(row, dtype=float) for row in table], ("baseline",))
     for name in _names(r.get("reduced", {}) for r in solved):
         values = [r.get("reduced", {}).get(name) for r in solved]
@@ -116,8 +116,8 @@ def make_dataset(
         messages = np.array([(r or {}).get(name, "") for r in records], dtype=object)
         columns[name] = (dims, messages.reshape(shape))
     coordinates: dict[str, Any] = {name: list(values) for name, values in over.items()}
-    if wanted:
-        coordinates["baseline"] = wanted
+    if baselines:
+        coordinates["baseline"] = baselines
     dataset = xarray.Dataset(columns, coordinates)
     for name in set(columns) & set(_MEANINGS):
         units = {"units": "s"} if "seconds" in name else {}
@@ -127,7 +127,7 @@ def make_dataset(
 
 
 def _stacked(values: Sequence[Any], depth: int) -> np.ndarray:
-    """(points, …) numbers; what is missing, or shorter than the longest, is NaN."""
+    """(points, …) numbers, padded with NaN where missing or shorter than the longest."""
     arrays = [None if value is None else np.asarray(value, dtype=float) for value in values]
     sizes = [array.shape for array in arrays if array is not None and array.ndim == depth]
     longest = tuple(max(size[axis] for size in sizes) if sizes else 0 for axis in range(depth))
@@ -161,15 +161,15 @@ def plot(
     """Draw a variable over the one or two arguments that vary.
 
     Args:
-        dataset: of a sweep.
-        variable: one of its variables, or the name of a new one that was assigned to it.
-        ax: axes to draw in; new ones if not given.
-        at: dimension → the value (the nearest is taken) at which to cut, where there are more than two.
-        label: of the colours; the variable's ``long_name`` if not given.
-        options: of Matplotlib's ``pcolormesh``, or ``plot`` in one dimension.
+        dataset: dataset of a sweep.
+        variable: name of one of its variables, including new ones that you have assigned.
+        ax: axes to draw in; new ones by default.
+        at: dimension → value at which to cut if there are more than two dimensions; the nearest is used.
+        label: label of the colours; by default the variable's ``long_name``.
+        options: options of Matplotlib's ``pcolormesh``, or ``plot`` in one dimension.
 
     Returns:
-        The axes. A cross marks points that failed, a dot those that are not converged.
+        The axes. A cross marks failed points, a dot those that are not converged.
     """
     if variable not in dataset:
         raise SpecificationError(
@@ -212,7 +212,7 @@ def plot(
 
 
 def _positions(data: "xarray.DataArray", dim: str, axis: Any) -> np.ndarray:
-    """Where the values of a dimension are drawn: words at whole numbers."""
+    """Positions of a dimension's values: words are at whole numbers."""
     values = np.asarray(data[dim])
     if np.issubdtype(values.dtype, np.number):
         return values.astype(float)

@@ -1,4 +1,4 @@
-"""Solve a scenario on a grid of its arguments, and show how far that is."""
+"""Solve a scenario on a grid of its arguments, and show progress."""
 
 import inspect
 import tempfile
@@ -63,30 +63,31 @@ def sweep(
         over: argument of the scenario → its values: the grid, the last argument varying fastest.
         out: folder for the results; None to keep nothing on disk.
         fixed: further arguments of the scenario.
-        baselines: names of baseline schedules whose objective is wanted too.
-        reduce: function of a ``Solution`` that returns numbers or arrays by name, to be kept for every point.
-        executor: "serial", "processes", "batched" (all points at once under XLA, if they differ in numbers
-            only), the address of a Dask scheduler, or a Dask client or cluster; None for processes if
-            ``jobs`` is above 1, else serial. Results do not depend on it; batches find the same within the
+        baselines: names of baseline schedules to evaluate too.
+        reduce: function of a ``Solution`` that returns numbers or arrays by name, to store for every point.
+        executor: "serial", "processes", "batched" (all points together under XLA, if they differ only in
+            numbers), the address of a Dask scheduler, or a Dask client or cluster; None for processes if
+            ``jobs`` is above 1, else serial. Results do not depend on it; those of batches agree within the
             certificate's limits.
-        jobs: local processes (default for "processes": one for each core).
-        resume: go on with the sweep in ``out``; without one there, begin it.
+        jobs: number of local processes (default for "processes": one per core).
+        resume: continue the sweep in ``out``, or begin it if there is none.
         force: start over in ``out``.
-        retry_failed: with ``resume``, compute failed points anew.
-        chain: points along the last argument that are solved one after the other, each from the solution of
-            the one before; 1 for no such warm starts.
-        warm_starts: first guesses of a point with such a neighbour: its schedule, a neutral one, baselines, …
+        retry_failed: with ``resume``, recompute failed points.
+        chain: number of points along the last argument that are solved in sequence, each from the previous
+            solution; 1 for no such warm starts.
+        warm_starts: number of first guesses of a point with such a neighbour: its schedule, a neutral one,
+            baselines, …
         progress: True for a progress bar on stderr, or a function that is called with a ``PointDone`` for
             every finished point.
-        options: of ``optlearn.solve``: intervals, method, starts, seed, steps, max_iterations, tolerance,
-            negligible.
+        options: options of ``optlearn.solve``: intervals, method, starts, seed, steps, max_iterations,
+            tolerance, negligible.
 
     Returns:
         See ``load``; also in ``out/sweep.nc``.
 
     Raises:
-        SpecificationError: an argument makes no sense, or ``out`` holds another sweep.
-        SweepFolderError: ``out`` cannot be written. What was finished before is kept.
+        SpecificationError: an argument is invalid, or ``out`` holds another sweep.
+        SweepFolderError: ``out`` cannot be written. Finished points are kept.
     """
     solving = _checked(options)
     spec = Spec(scenario, over, fixed or {}, solving, tuple(baselines), reduce, chain, warm_starts)
@@ -96,7 +97,7 @@ def sweep(
         check_picklable(spec)
     with ExitStack() as stack:
         if out is None:
-            # Workers hand over points, and chains their first guesses, through files.
+            # Workers pass on points, and chains their first guesses, through files.
             out = stack.enter_context(tempfile.TemporaryDirectory(prefix="optlearn-sweep-"))
         folder = Path(out)
         if folder.is_file():
@@ -107,7 +108,7 @@ def sweep(
             raise SweepFolderError(f"cannot write {folder}: {error.strerror or error}") from error
         store = open_store(folder, spec, resume=resume, force=force, executor=where.name)
         show = stack.enter_context(bar(spec.size)) if progress is True else progress or None
-        stack.enter_context(the_only_display())  # of a point on its own there is nothing to be shown
+        stack.enter_context(the_only_display())  # single points need no progress display
         tell = _once(show, spec.size)
         where.run(_unfinished(spec, store, retry_failed, tell), tell)
         dataset = load(folder)
@@ -120,7 +121,7 @@ def sweep(
 
 
 def _once(progress: Callable[[PointDone], None] | None, total: int) -> Callable[[PointDone], None]:
-    """Tell of every point once: of a chain that was taken up again, all points are told again."""
+    """Report every point once: a resumed chain reports all its points again."""
     finished: set[Index] = set()
 
     def tell(point: PointDone) -> None:
@@ -151,7 +152,7 @@ def _unfinished(
 
 
 def _checked(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of ``solve`` that are not its defaults; raise now for what would fail at every point."""
+    """Non-default options of ``solve``; raises now for those that would fail at every point."""
     allowed = dict(inspect.signature(solve).parameters)
     for name in ("problem", "warm_start", "progress"):  # these are not the same at every point
         del allowed[name]
@@ -165,12 +166,12 @@ def _checked(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_baselines(spec: Spec) -> None:
-    """Raise now for a baseline that the scenario does not have, if its first problem can be made."""
+    """Raise now for an unknown baseline, if the first problem can be made."""
     if not spec.baselines:
         return
     try:
         available = baselines_of(spec.problem(spec.indices()[0]))
-    except Exception:  # a matter of this one point, whose record will say it
+    except Exception:  # concerns only this point, whose record will report it
         return
     for name in spec.baselines:
         if name not in available:
@@ -178,16 +179,16 @@ def _check_baselines(spec: Spec) -> None:
 
 
 def _warn(dataset: "xarray.Dataset") -> None:
-    """Say how many points went wrong."""
+    """Warn of points that failed or did not converge."""
     errors, reduced = ([m for m in dataset[n].values.ravel() if m] for n in ("error", "reduce_error"))
     not_converged = int((dataset["finished"] & ~dataset["converged"]).sum()) - len(errors)
-    points, said = f"of {dataset['error'].size} points", []
+    points, messages = f"of {dataset['error'].size} points", []
     if errors:
-        said.append(f"{len(errors)} {points} failed, for example with {errors[0]!r}")
+        messages.append(f"{len(errors)} {points} failed, for example with {errors[0]!r}")
     if not_converged:
-        said.append(f"{not_converged} {points} are not converged")
-    if said:
-        warn("; ".join(said), NotConvergedWarning)
+        messages.append(f"{not_converged} {points} are not converged")
+    if messages:
+        warn("; ".join(messages), NotConvergedWarning)
     if reduced:
         text = f"reduce raised at {len(reduced)} {points}, for example {reduced[0]!r}; solutions are kept"
         warn(text, ReduceWarning)
@@ -208,7 +209,7 @@ def bar(total: int, screen: Any = None) -> Iterator[Callable[[PointDone], None]]
     began = time.perf_counter()
 
     def count(point: PointDone) -> str:
-        """Count a point; the rate of this run."""
+        """Count a point; returns the rate of this run."""
         counts["failed"] += bool(point.error)
         counts["not converged"] += not (point.error or point.converged)
         counts["fresh"] += not point.stored
@@ -216,7 +217,7 @@ def bar(total: int, screen: Any = None) -> Iterator[Callable[[PointDone], None]]
         return f" ({rate:.2f} points/s)" if counts["fresh"] else ""
 
     if not screen.is_terminal:
-        # The first point may take a minute, with compilation: say that something is going on.
+        # The first point may take a minute, with compilation: show that work is in progress.
         screen.print(f"0/{total} solving; the first points take longest", markup=False)
 
         def line(point: PointDone) -> None:

@@ -1,4 +1,4 @@
-"""What a sweep computes: a scenario, the arguments that vary, the ones that do not, and how to solve."""
+"""The specification of a sweep: scenario, varying and fixed arguments, and solver options."""
 
 import hashlib
 import inspect
@@ -25,25 +25,25 @@ Reduce = Callable[[Solution], Mapping[str, Any]]
 Index = tuple[int, ...]
 Value = float | int | bool | str
 
-# Points that are solved one after the other, each from the solution of the one before. Longer rows are cut:
-# results must not depend on the number of workers, nor should one row keep all but one of them idle.
+# Number of points solved in sequence, each from the previous solution. Longer rows are cut: results must not
+# depend on the number of workers, and one row should not keep all but one worker idle.
 CHAIN = 8
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A sweep, whole and checked: equal specifications give equal results.
+    """A complete, checked sweep: equal specifications give equal results.
 
     Attributes:
         scenario: name of a scenario; a file that defines ``problem``, such as "my_problem.py"; or a function
             of its arguments that returns a ``Problem``.
         over: argument → the values it takes, kept as numbers, words and flags; the first varies slowest.
         fixed: arguments that stay the same.
-        options: of ``solve``.
-        baselines: names of the baselines whose objective is wanted.
-        reduce: what else to keep of each solution.
+        options: options of ``solve``.
+        baselines: names of the baselines to evaluate.
+        reduce: computes further results to store for each solution.
         chain: see ``CHAIN``; 1 for no warm starts.
-        warm_starts: first guesses of a point that has a neighbour's solution, that one included.
+        warm_starts: number of first guesses of a point with a neighbour's solution, including that one.
     """
 
     scenario: Scenario
@@ -58,7 +58,7 @@ class Spec:
     def __post_init__(self) -> None:
         if callable(self.scenario) and _is_ready(self.scenario):
             object.__setattr__(self, "scenario", getattr(self.scenario, "__name__", ""))
-        if isinstance(self.scenario, str) and is_file(self.scenario):  # for processes in other folders
+        if isinstance(self.scenario, str) and is_file(self.scenario):  # for processes elsewhere
             object.__setattr__(self, "scenario", str(Path(self.scenario).resolve()))
         function, over = scenario_function(self.scenario), self.over
         if not over or not hasattr(over, "items"):
@@ -111,7 +111,7 @@ class Spec:
         return scenario_function(self.scenario)(**self.fixed, **self.coordinates(index))
 
     def to_json(self) -> dict[str, Any]:
-        """JSON's types only: what makes two sweeps the same."""
+        """The identity of a sweep in JSON types."""
         return {
             "scenario": _name(self.scenario),
             "over": {name: list(values) for name, values in self.over.items()},
@@ -125,7 +125,7 @@ class Spec:
 
     @property
     def id(self) -> str:
-        """A short name of all of ``to_json``."""
+        """A digest of ``to_json``."""
         return digest(self.to_json())[:16]
 
     def own_code(self) -> str:
@@ -174,7 +174,7 @@ def _values(name: str, values: Any) -> tuple[Value, ...]:
     """Distinct numbers, words or flags."""
     if isinstance(values, str) or not np.iterable(values):
         raise SpecificationError(f"over[{name!r}] must be a list or array of values, got {values!r}")
-    # Scalars of NumPy and JAX become numbers of Python, which JSON knows.
+    # NumPy and JAX scalars become Python numbers, which JSON supports.
     plain_values = [value.item() if getattr(value, "ndim", None) == 0 else value for value in values]
     for value in plain_values:
         number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -208,7 +208,7 @@ def _check_arguments(
 
 
 def _is_ready(function: Callable[..., Any]) -> bool:
-    """Is it the function of a scenario of optlearn?"""
+    """Is it the function of an optlearn scenario?"""
     return str(getattr(function, "__module__", "")).startswith("optlearn.scenarios.")
 
 

@@ -1,7 +1,7 @@
-"""The folder of a sweep: every finished point is a file of its own, written whole and with a checksum.
+"""The folder of a sweep: every finished point is a separate file, written atomically with a checksum.
 
-``OUT/sweep.json`` says what is computed, and by which code and versions each part of it was;
-``OUT/points/000_003.json`` is one point; ``OUT/sweep.nc`` is everything together, written at the end.
+``OUT/sweep.json`` says what is computed, and with which code and versions each part was;
+``OUT/points/000_003.json`` is one point; ``OUT/sweep.nc`` holds everything and is written at the end.
 """
 
 import json
@@ -22,7 +22,7 @@ from optlearn._json import parse
 from optlearn.sweeps.spec import Index, Spec, digest
 
 SCHEMA = 1
-_PACKAGES = ("casadi", "jax", "jaxlib", "numpy", "scipy")  # that decide numbers
+_PACKAGES = ("casadi", "jax", "jaxlib", "numpy", "scipy")  # packages that affect numbers
 
 Record = dict[str, Any]
 
@@ -36,17 +36,17 @@ class DamagedPointWarning(UserWarning):
 
 
 class SweepFolderError(OSError):
-    """The folder of a sweep cannot be read or written. What was finished before is kept."""
+    """The folder of a sweep cannot be read or written. Finished points are kept."""
 
 
 @dataclass(frozen=True)
 class Store:
-    """The folder of one sweep, in one of its parts: a run of the driver from start to end or interruption.
+    """The folder of one sweep during one part: a run of the driver until its end or interruption.
 
     Attributes:
-        folder: where it is.
-        sweep: ``Spec.id`` of what is computed.
-        part: number of this run, from 0.
+        folder: its path.
+        sweep: ``Spec.id`` of the sweep.
+        part: index of this run, from 0.
     """
 
     folder: Path
@@ -58,7 +58,7 @@ class Store:
         return self.folder / "points" / ("_".join(f"{i:03d}" for i in index) + ".json")
 
     def write(self, index: Index, record: Record) -> Record:
-        """Keep a finished point; the record with all that belongs to it."""
+        """Write a finished point; returns its complete record."""
         whole = {"index": list(index), "sweep": self.sweep, "part": self.part, **record}
         write_json(self.path(index), {"sha256": digest(whole), "record": whole})
         return whole
@@ -84,7 +84,7 @@ class Store:
         return record if record["sweep"] == self.sweep else None
 
     def check_visible(self) -> None:
-        """Raise unless this process, perhaps on another machine, sees the folder of this very sweep."""
+        """Raise unless this process, possibly on another machine, sees the folder of this very sweep."""
         try:
             sweep = read_json(self.folder / "sweep.json")["id"]
         except (OSError, KeyError, TypeError) as error:
@@ -154,7 +154,7 @@ def read_description(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Let only one driver at a time work in a folder; a killed one does not hold the lock."""
+    """Allow only one driver at a time in a folder; a killed driver releases the lock."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / ".lock", timeout=0)
     try:
@@ -181,7 +181,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _parts_to_continue(description: Path, spec: Spec) -> list[dict[str, Any]]:
-    """The parts so far, of a sweep that must be the same as ``spec``."""
+    """The parts so far of a sweep, which must equal ``spec``."""
     content = read_description(description.parent)
     before, now = content["spec"], spec.to_json()
     differing = [name for name in now if before.get(name) != now[name]]

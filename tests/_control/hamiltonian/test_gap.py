@@ -166,7 +166,7 @@ def test_structure_finer_than_any_grid_is_no_certificate():
         model=Wells(), start={"e": 1.0}, horizon=2.0, parameters={"waves": 300.0}, intervals=4,
         controls={"a": Continuous(0, 1)},
     )  # fmt: skip
-    with pytest.warns(NotConvergedWarning, match="hamiltonian_gap is not known: the Hamiltonian has finer"):
+    with pytest.warns(NotConvergedWarning, match="hamiltonian_gap is not known: the Hamiltonian varies"):
         certificate = solve(problem, starts=1, max_iterations=3).certificate
     assert certificate.may_still_be_won == np.inf
 

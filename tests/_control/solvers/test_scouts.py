@@ -10,7 +10,7 @@ from optlearn._control.compiled import Rollout, compile_problem
 from optlearn._control.runs import Outcome, Run, RunRecord
 from optlearn._control.solvers import scouts
 from optlearn._control.solvers.feasible import FeasibleSet
-from optlearn._control.solvers.scouts import Ends, Scouting, descend, found, looks
+from optlearn._control.solvers.scouts import Ends, Scouting, descend, looks, lower_ends
 
 NEVER = np.zeros(0)
 # A pendulum that goes over the top backwards, to which one start in a hundred leads, and most lead to .98643.
@@ -70,10 +70,10 @@ class TestDescend:
 class TestFound:
     def test_the_lowest_counts_twice_and_the_next_once(self):
         objective = np.array([0.5, 0.1, 0.3, 0.1, 0.3, 0.1, 0.7, 0.4])
-        assert found(Ends(np.zeros((8, 1, 1)), objective), 1e-3) == [1, 3, 2]
+        assert lower_ends(Ends(np.zeros((8, 1, 1)), objective), 1e-3) == [1, 3, 2]
 
     def test_nothing_is_found_where_all_end_with_ours(self):
-        assert found(Ends(np.zeros((3, 1, 1)), np.array([1.0, 1.0 - 1e-9, 1.0])), 1e-6) == []
+        assert lower_ends(Ends(np.zeros((3, 1, 1)), np.array([1.0, 1.0 - 1e-9, 1.0])), 1e-6) == []
 
 
 @pytest.mark.parametrize("sense", ["equal", "at most"])

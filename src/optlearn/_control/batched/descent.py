@@ -1,10 +1,10 @@
-"""Projected quasi-Newton descent of all lanes in lockstep: each pass tries one step of every lane.
+"""Projected quasi-Newton descent of all lanes in lockstep: each pass tries one step in every lane.
 
-The model is the limited-memory BFGS matrix of the exact gradients. A projected gradient step says which
+The model is the limited-memory BFGS matrix of the exact gradients. A projected gradient step shows which
 controls stay at their bounds; the model is minimised over the others, within the budget, and the result is
-projected. A step that does not lower the objective enough is shortened, and tried again in the next pass.
-Without a memory, and now and then where the model promises little, a lane goes where the minimum principle
-sends it.
+projected. A step that does not lower the objective enough is shortened and tried again in the next pass.
+Without a memory, and occasionally where the model promises little, a lane moves to the target of the minimum
+principle.
 """
 
 from functools import partial
@@ -30,23 +30,23 @@ from optlearn._control.solvers.rules import (
 from optlearn._engine.lanes import Lanes, LaneStructure, Passes, run
 
 MEMORY = 10  # pairs of steps and gradient changes
-PASSES = 8  # from one look at the gap to the next
+PASSES = 8  # passes between evaluations of the gap
 
 
 class State(NamedTuple):
-    """Where the descents stand, one row a lane.
+    """State of the descents, one row per lane.
 
     Attributes:
         v: (I, m) controls.
         objective: infinite before the first pass.
         gradient: (I, m).
-        direction: (I, m) of the step that is tried next.
-        share: of it.
+        direction: (I, m) direction of the next step.
+        share: share of it to try.
         moves, changes: (MEMORY, I·m) steps and changes of the gradient, the latest last.
-        known: how many of these there are.
-        gap: as it was last looked at.
-        passes: so far.
-        ended: nothing is left to do: the gap is small, or no step lowers the objective.
+        known: number of stored steps.
+        gap: gap at its last evaluation.
+        passes: passes so far.
+        ended: the lane is finished: its gap is small, or no step lowers the objective.
     """
 
     v: Array
@@ -63,7 +63,7 @@ class State(NamedTuple):
 
 
 def begin(v: Array) -> State:
-    """Lanes that start at controls v (B, I, m); their first step is none."""
+    """Lanes that start at controls v (B, I, m); their first step is zero."""
     count, size = v.shape[0], v.shape[1] * v.shape[2]
     none, memory = jnp.zeros_like(v), jnp.zeros((count, MEMORY, size))
     numbers, whole = jnp.full(count, jnp.inf), jnp.zeros(count, dtype=int)
@@ -83,16 +83,16 @@ def advance(
     tolerance: Array,
     most: Array,
 ) -> State:
-    """A few passes of all lanes, and a look at their gaps.
+    """A few passes of all lanes, then their gaps.
 
     Args:
-        structure: shared by all lanes.
-        steps: in an interval.
-        lanes: B of them.
-        state: where they stand.
-        fresh: (B,) flags of those that begin now.
+        structure: structure shared by all lanes.
+        steps: steps in an interval.
+        lanes: B lanes.
+        state: state of the descents.
+        fresh: (B,) flags of lanes that begin now.
         v: (B, I, m) where these begin.
-        tolerance: of the gap, relative.
+        tolerance: relative tolerance of the gap.
         most: passes after which a lane ends in any case.
     """
     state = pick_rows(fresh, begin(v), state)
@@ -111,9 +111,9 @@ def advance(
 
 
 def _damped(structure: LaneStructure, lane: Lanes, state: State) -> State:
-    """One lane, whose next step goes where the minimum principle sends it if the model promises much less.
+    """One lane, whose next step follows the minimum principle if the model promises much less.
 
-    Fronts between two values move by a fraction of an interval in a step of the model, by many in such a one.
+    A step of the model moves a front between two values by a fraction of an interval; such a step, by many.
     """
     gap, target = linear_gap(structure, lane, state.v, state.gradient)
     little = -jnp.sum(state.gradient * state.direction) < LITTLE * gap
@@ -131,7 +131,7 @@ def gaps(
 ) -> Array:
     """(B,) Hamiltonian gaps of controls v (B, I, m) with the objective's gradient (B, I, m).
 
-    Continuous controls need a pass, and may ``search`` for the best multipliers of their budgets.
+    Continuous controls need a pass, and optionally a ``search`` for the best multipliers of their budgets.
     """
     if passed is None or not structure.curved:
         return jax.vmap(lambda *lane: linear_gap(structure, *lane)[0])(lanes, v, gradient)
@@ -150,7 +150,7 @@ def _pass(structure: LaneStructure, steps: int, lanes: Lanes, state: State) -> S
 def _judged(
     structure: LaneStructure, lane: Lanes, state: State, trial: Array, objective: Array, gradient: Array
 ) -> State:
-    """One lane after a trial: there, with a new direction, or where it was, with a shorter step."""
+    """One lane after a trial: moved, with a new direction, or unmoved, with a shorter step."""
     slope = jnp.sum(state.gradient * state.direction)
     first = jnp.isinf(state.objective)
     rise = objective - state.objective
@@ -178,7 +178,7 @@ def _judged(
         known=known,
         gap=state.gap,
         passes=state.passes + 1,
-        # With no memory left to forget, the direction is as good as it gets.
+        # Once the memory is empty, the direction cannot improve.
         ended=state.ended | (stuck & (state.known == 0)) | (first & ~lower),
     )
 
@@ -192,7 +192,7 @@ def _direction(
     changes: Array,
     known: Array,
 ) -> Array:
-    """From v to the minimum of the model over the controls that a projected gradient step leaves free."""
+    """The step from v to the model's minimum over the controls that a projected gradient step leaves free."""
     g, tight = gradient.ravel(), []
     for sense, row, target in zip(structure.budgets, lane.rows, lane.targets, strict=True):
         slack = (jnp.mean(v @ row) < target - 1e-9) & (sense == "at most")
@@ -201,17 +201,17 @@ def _direction(
     S, Y = jnp.where(used[:, None], moves, 0.0), jnp.where(used[:, None], changes, 0.0)
     plain = jnp.maximum(jnp.max(jnp.abs(g)), 1e-300) / FIRST_MOVE
     sigma = jnp.where(known > 0, dot(Y[-1], Y[-1]) / jnp.where(known > 0, dot(S[-1], Y[-1]), 1.0), plain)
-    there = project(structure, lane, v - gradient / sigma)
-    step = (there - v).ravel()
-    free = ((there > 0) & (there < 1)).ravel()
+    projected = project(structure, lane, v - gradient / sigma)
+    step = (projected - v).ravel()
+    free = ((projected > 0) & (projected < 1)).ravel()
 
     N, K = compact(S, Y, sigma, _grams, jnp)
-    # Rows of N that are not used are zero.
+    # Unused rows of N are zero.
     K = K + jnp.diag(jnp.where(jnp.tile(used, 2), 0.0, 1.0))
     slope = g + sigma * step - _mixed(_solve(K, dot(N, step)), N)
 
     def inside(rows: Array) -> Array:
-        """What of rows (…, I·m) changes free controls and no budget."""
+        """The part of rows (…, I·m) that changes only free controls and no budget."""
         for a in tight:
             a_free = jnp.where(free, a, 0.0)
             along = dot(rows, a_free) / jnp.maximum(dot(a_free, a_free), 1e-300)
@@ -223,7 +223,7 @@ def _direction(
     correction = -(r + _mixed(weights, N) / sigma) / sigma
     newton = project(structure, lane, v + (step + correction).reshape(v.shape)) - v
     simple = step.reshape(v.shape)
-    # A model gone wrong may lead uphill, or nowhere.
+    # A bad model may lead uphill or to invalid numbers.
     falls = jnp.sum(gradient * newton) <= 0.1 * jnp.sum(gradient * simple)
     bent = jnp.where(falls & jnp.all(jnp.isfinite(newton)), newton, simple)
     if structure.curved:
@@ -231,7 +231,7 @@ def _direction(
     return jnp.where(known > 0, bent, linear_gap(structure, lane, v, gradient)[1] - v)
 
 
-# Products by sums, as in ``dot``.
+# Products as sums, as in ``dot``.
 
 
 def _grams(A: Array, B: Array) -> Array:
@@ -259,7 +259,7 @@ def _solve(A: Array, b: Array) -> Array:
 
 def project(structure: LaneStructure, lane: Lanes, y: Array) -> Array:
     """The nearest controls (I, m) that meet bounds, shares and budgets to any numbers y (I, m)."""
-    # No two budgets are of the same control, so each has its own price, whatever the others are.
+    # No two budgets share a control, so their prices are independent.
     moved, shares = y, structure.sum_limited
     for sense, row, target in zip(structure.budgets, lane.rows, lane.targets, strict=True):
         nu = projection_multiplier(y, row, target, shares=shares, xp=jnp)

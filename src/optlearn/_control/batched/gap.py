@@ -1,6 +1,6 @@
 """The possible improvement of every lane, by the minimum principle and the solver's own kernels.
 
-Controls are v in [0, 1]. In shares the Hamiltonian is linear, with the objective's gradient for a slope; over
+Controls are v in [0, 1]. In shares the Hamiltonian is linear, with the objective's gradient as its slope; for
 continuous controls it is averaged along states and costates. ``hamiltonian.gap`` minimises both.
 """
 
@@ -22,9 +22,9 @@ from optlearn._engine.lanes import Lanes, LaneStructure
 
 @dataclass(frozen=True)
 class LaneHamiltonian(Hamiltonian):
-    """H̄ of one lane; shares have nothing but the added slope.
+    """H̄ of one lane; with shares it consists of the linear term only.
 
-    It is asked for all intervals in order, once or several times: rows of w are blocks of I.
+    It is evaluated on all intervals in order, once or several times: rows of w are blocks of I.
     """
 
     structure: LaneStructure
@@ -32,7 +32,7 @@ class LaneHamiltonian(Hamiltonian):
 
     @classmethod
     def of_shares(cls, structure: LaneStructure, lane: Lanes, v: Array, gradient: Array) -> "LaneHamiltonian":
-        """Of shares v (I, m), from the objective's gradient (I, m)."""
+        """H̄ of shares v (I, m), from the objective's gradient (I, m)."""
         slope, none = gradient * structure.intervals / lane.horizon, jnp.zeros((0, 0, 0))
         return cls(_domain(structure, lane), none, none, np.ones(0), 0.0, slope, v, structure, lane)
 
@@ -40,7 +40,7 @@ class LaneHamiltonian(Hamiltonian):
     def along(
         cls, structure: LaneStructure, lane: Lanes, v: Array, gradient: Array, states: Array, costates: Array
     ) -> "LaneHamiltonian":
-        """Of continuous controls v (I, m), from states and costates (I·s + 1, n) and the gradient (I, m)."""
+        """H̄ of continuous controls v (I, m), from states and costates (I·s + 1, n) and gradient (I, m)."""
         points = on_intervals(states, costates, structure.intervals, lane.horizon, structure.exact)
         plain = cls(_domain(structure, lane), *points, jnp.zeros_like(v), v, structure, lane)
         return plain.tilted(v, gradient)
@@ -69,7 +69,7 @@ class LaneHamiltonian(Hamiltonian):
         return jnp.tile(table, (len(of) // self.intervals, 1))
 
     def _mean(self, v: Array, x: Array, costate: Array) -> Array:
-        """On one interval: control v (m,), states and costates (p, n)."""
+        """The mean on one interval: control v (m,), states and costates (p, n)."""
         w = self.lane.lower + self.lane.width * v
 
         def at_point(x: Array, costate: Array) -> Array:
@@ -94,16 +94,16 @@ def _domain(structure: LaneStructure, lane: Lanes) -> Domain:
 
 
 def linear_gap(structure: LaneStructure, lane: Lanes, v: Array, gradient: Array) -> tuple[Array, Array]:
-    """The gap of shares v (I, m), and the shares (I, m) within budget to which the principle sends them."""
+    """The gap of shares v (I, m), and the shares (I, m) within budget that the minimum principle prefers."""
     return minimise_hamiltonian(LaneHamiltonian.of_shares(structure, lane, v, gradient), v)[:2]
 
 
 def curved_gap(structure: LaneStructure, lane: Lanes, v: Array, *along: Array, search: bool) -> Array:
     """The gap of continuous controls v (I, m), given gradient, states and costates.
 
-    With a ``search`` for the multipliers of the budgets, it is that of one-by-one solving. Without, it takes
-    those of the present controls, which are near where there is little to win, and looks for valleys half-way
-    through intervals only.
+    With a ``search`` for the multipliers of the budgets, it equals the gap of one-by-one solving. Without, it
+    uses the multipliers of the present controls, which are close if the possible improvement is small, and
+    looks for valleys only at the midpoints of intervals.
     """
     hamiltonian = LaneHamiltonian.along(structure, lane, v, *along)
     slope = along[0] * structure.intervals / lane.horizon
@@ -112,7 +112,7 @@ def curved_gap(structure: LaneStructure, lane: Lanes, v: Array, *along: Array, s
 
 
 def _multipliers(budgets: BudgetRows, v: Array, slope: Array) -> Array:
-    """(b,) of the budgets, such that controls v (I, m) between their bounds are stationary."""
+    """(b,) multipliers under which controls v (I, m) between their bounds are stationary."""
     multipliers = []
     for row_of_budget, equal in zip(budgets.rows, budgets.equal, strict=True):
         row = jnp.broadcast_to(row_of_budget, v.shape)

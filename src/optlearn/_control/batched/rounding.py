@@ -1,8 +1,8 @@
-"""Shares rounded to one value an interval, all lanes at once; see ``optlearn._control.rounding``.
+"""Shares rounded to one value per interval, all lanes at once; see ``optlearn._control.rounding``.
 
-Values follow the running totals of their shares and meet the counts exactly. Then exchanges of two
-intervals, and, where counts are open, changes of one, are tried in the order of what the adjoint promises;
-the first that lowers the objective is made.
+Values follow the running totals of their shares and meet the counts exactly. Then exchanges of two intervals
+and, where counts are open, changes of one are tried in the order of their first-order gains by the adjoint;
+the first one that lowers the objective is made.
 """
 
 from functools import partial
@@ -22,15 +22,15 @@ _AT_ONCE = 16
 
 
 class Levels(NamedTuple):
-    """Rounded lanes, and how far their search is, one row a lane.
+    """Rounded lanes and the state of their search, one row per lane.
 
     Attributes:
-        levels: (I,) number of the value in each interval.
+        levels: (I,) index of the value in each interval.
         open: counts may change.
         objective: infinite before the first search.
-        tried: exchanges since the last that helped.
-        rounds: exchanges that helped.
-        ended: none is left to try.
+        tried: exchanges tried since the last improvement.
+        rounds: number of improvements.
+        ended: no exchange is left to try.
     """
 
     levels: Array
@@ -43,29 +43,29 @@ class Levels(NamedTuple):
 
 @partial(jax.jit, static_argnums=0)
 def sum_up(structure: LaneStructure, lanes: Lanes, v: Array, counts: Array) -> Array:
-    """(B, I) levels whose totals follow the shares v (B, I, m), each value as often as counts (B, n) say."""
+    """(B, I) levels whose totals follow the shares v (B, I, m), each value as often as in counts (B, n)."""
     del lanes
     intervals = structure.intervals
 
     def one(v: Array, counts: Array) -> Array:
         shares = jnp.clip(jnp.concatenate([v, 1 - v.sum(axis=1, keepdims=True)], axis=1), 0.0, 1.0)
-        wanted = jnp.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=0)
+        cumulative = jnp.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=0)
 
         def choose(used: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
             i, total = now
             owed = counts - used
-            # Counts that need every interval that is left must not wait.
+            # Values that need all remaining intervals take precedence.
             possible = (owed > 0) | (owed.sum() < intervals - i)
             best = jnp.argmax(jnp.where((used < counts) & possible, total - used.astype(float), -jnp.inf))
             return used.at[best].add(1), best
 
-        return jax.lax.scan(choose, jnp.zeros_like(counts), (jnp.arange(intervals), wanted))[1]
+        return jax.lax.scan(choose, jnp.zeros_like(counts), (jnp.arange(intervals), cumulative))[1]
 
     return jax.vmap(one)(v, counts)
 
 
 def begin(first: tuple[Array, Array]) -> Levels:
-    """Lanes whose search begins at levels (B, I); flags (B,) say whose counts are open."""
+    """Lanes whose search begins at levels (B, I); flags (B,) mark open counts."""
     levels, free = first
     none = jnp.zeros(len(levels), dtype=int)
     return Levels(
@@ -108,7 +108,7 @@ def exchange(
 
 
 def _kept(structure: LaneStructure, lanes: Lanes, v: Array) -> Array:
-    """(B, _AT_ONCE) flags of the controls v (B, _AT_ONCE, I, m) that keep the budgets."""
+    """(B, _AT_ONCE) flags of controls v (B, _AT_ONCE, I, m) that keep the budgets."""
     means = jnp.einsum("btim,bqm->btq", v, lanes.rows) / structure.intervals
     excess = means - lanes.targets[:, None, :]
     equal = jnp.broadcast_to(jnp.array([sense == "equal" for sense in structure.budgets], bool), excess.shape)
@@ -116,7 +116,7 @@ def _kept(structure: LaneStructure, lanes: Lanes, v: Array) -> Array:
 
 
 def _trials(structure: LaneStructure, state: Levels, gradient: Array) -> tuple[Array, Array]:
-    """The next most promising neighbours (_AT_ONCE, I) of one lane, and which of them are some."""
+    """The next most promising neighbours (_AT_ONCE, I) of one lane, and flags of those that exist."""
     levels = state.levels
     cost = gradient @ jnp.asarray(structure.vertices).T
     change = cost - jnp.take_along_axis(cost, levels[:, None], axis=1)
@@ -125,7 +125,7 @@ def _trials(structure: LaneStructure, state: Levels, gradient: Array) -> tuple[A
     width = min(WIDTH, structure.intervals)
     gains, places, values = [], [], []
     for a, b in combinations(range(cost.shape[1]), 2):
-        # Intervals at a that would gain most by b, and the reverse; then those next to an edge of a phase.
+        # Intervals at a that would gain most from b, and the reverse; then those next to an edge of a phase.
         for allowed in (jnp.ones_like(beside), beside):
             up_gain, up = _lowest(jnp.where((levels == a) & allowed, change[:, b], jnp.inf), width)
             down_gain, down = _lowest(jnp.where((levels == b) & allowed, change[:, a], jnp.inf), width)
@@ -133,7 +133,7 @@ def _trials(structure: LaneStructure, state: Levels, gradient: Array) -> tuple[A
             pair = jnp.stack(jnp.meshgrid(up, down, indexing="ij"), axis=-1).reshape(-1, 2)
             places.append(pair)
             values.append(jnp.broadcast_to(jnp.array([b, a]), pair.shape))
-    # Changes of one interval: a pair of twice the same place.
+    # A change of one interval is a pair of twice the same place.
     other = jnp.where(jnp.arange(cost.shape[1])[None] == levels[:, None], jnp.inf, change)
     single = jnp.where(state.open, other.min(axis=1), jnp.inf)
     alone = jnp.arange(len(levels))
@@ -141,7 +141,7 @@ def _trials(structure: LaneStructure, state: Levels, gradient: Array) -> tuple[A
     places.append(jnp.stack([alone, alone], axis=1))
     values.append(jnp.repeat(jnp.argmin(other, axis=1)[:, None], 2, axis=1))
     gain, place, value = (jnp.concatenate(parts) for parts in (gains, places, values))
-    # Exchanges beside an edge may be among the others already: every one once.
+    # Exchanges next to an edge may be among the others already: keep each only once.
     ranked = jnp.argsort(gain)
     key = (place[:, 0] * len(levels) + place[:, 1])[ranked]
     again = (key[1:] == key[:-1]) & (gain[ranked][1:] == gain[ranked][:-1])

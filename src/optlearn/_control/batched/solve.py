@@ -1,7 +1,7 @@
 """Solve many problems of one structure: descents from several starts, rounding, re-integration, certificates.
 
-Everything that takes time runs as lanes of compiled programs. What is not certified at the end is for the
-one-by-one solvers (``optlearn.solve``).
+Everything that takes time runs as lanes of compiled programs. Problems that are not certified at the end are
+left to the one-by-one solvers (``optlearn.solve``).
 """
 
 import itertools
@@ -35,18 +35,18 @@ from optlearn._control.solvers.scouts import (
     Ends,
     coarsened,
     descend,
-    found,
     looks,
+    lower_ends,
 )
 from optlearn._control.solvers.starts import MORE_STARTS, STARTS, STARTS_ALONE
 from optlearn._engine.lanes import Lanes, LaneStructure, blocks, drain, forward, run
 from optlearn._schedule import Schedule
 
 MAX_PASSES = 240
-MOST_STEPS = 64  # in an interval; finer ones are for the one-by-one solvers
-_ACCURACY = 1e-10  # of a re-integrated objective, relative
-LONGER = 4  # times as long as those of a descent are steps of scouts on a coarser grid
-_FEW = 256  # problems that are not worth a program of their own
+MOST_STEPS = 64  # in an interval; finer steps are left to the one-by-one solvers
+_ACCURACY = 1e-10  # relative accuracy of a re-integrated objective
+LONGER = 4  # length of scouts' steps on a coarser grid, in units of those of a descent
+_FEW = 256  # number of problems below which a separate program does not pay off
 
 
 @dataclass
@@ -54,11 +54,11 @@ class Solved:
     """Solutions of P problems on I intervals.
 
     Attributes:
-        problems: what was solved.
-        objective: (P,) re-integrated.
-        certificates: P of them.
-        outcomes: P, how the solver ended.
-        w: (P, I, m) controls; shares of 0 or 1 where they are rounded.
+        problems: the solved problems.
+        objective: (P,) re-integrated objectives.
+        certificates: P certificates.
+        outcomes: P outcomes of the solver.
+        w: (P, I, m) controls; shares of 0 or 1 if rounded.
         relaxed: (P, I, m) the best mixed controls.
         relaxed_objective: (P,) re-integrated.
         passes: (P,) forward and backward passes of the longest descent.
@@ -74,11 +74,11 @@ class Solved:
     passes: np.ndarray
 
     def schedule(self, i: int) -> Schedule:
-        """Of problem i."""
+        """The schedule of problem i."""
         return Relaxation(self.problems[i]).schedule(self.w[i], {}, rounded=True)
 
     def relaxed_schedule(self, i: int) -> Schedule | None:
-        """The mixed one, of a problem with a discrete control."""
+        """The mixed schedule of problem i, with a discrete control."""
         if not self.problems[i].discrete:
             return None
         return Relaxation(self.problems[i]).schedule(self.relaxed[i], {})
@@ -97,26 +97,26 @@ def solve_many(
     tolerance: float | None = None,
     negligible: float | None = None,
 ) -> Solved:
-    """The optimal schedules of problems that differ in numbers only, by the indirect method.
+    """The optimal schedules of problems that differ only in numbers, by the indirect method.
 
     Args:
-        problems: with continuous controls or one discrete control, and at most one budget of each.
-        intervals: of equal length (default: the problems').
-        starts: first guesses: a neutral one, then random ones (default: 3; 6 without baselines).
-        seed: of these.
+        problems: problems with continuous controls or one discrete control, and at most one budget of each.
+        intervals: number of equal intervals (default: the problems').
+        starts: number of first guesses: a neutral one, then random ones (default: 3; 6 without baselines).
+        seed: seed of the random ones.
         steps: Runge-Kutta steps in an interval (default: as many as each problem needs).
-        max_iterations: passes from one start.
-        tolerance: of the Hamiltonian gap (default: that of the indirect method; a tenth with several
-            continuous controls).
-        negligible: gain that does not matter (default: 1e-7 of the neutral guess).
+        max_iterations: maximum passes from one start.
+        tolerance: tolerance of the Hamiltonian gap (default: that of the indirect method; a tenth of it with
+            several continuous controls).
+        negligible: improvement that does not matter (default: 1e-7 of the neutral guess).
 
     Raises:
         SpecificationError: they cannot be solved together.
     """
     structure, lanes = stack(problems, intervals)
     most = max_iterations or MAX_PASSES
-    # A gap is of first order: along a valley of several controls, where states add little to the curvature of
-    # the Hamiltonian, many times as much may be left.
+    # The gap is of first order: along a valley of several controls, where states add little to the curvature
+    # of the Hamiltonian, the possible improvement may be many times larger.
     tolerance = tolerance or (TOLERANCE if structure.curved < 2 else TOLERANCE / 10)
     count = len(problems)
     alone = not all(problem.baselines for problem in problems)
@@ -136,7 +136,7 @@ def solve_many(
             best = batch.descend(own, int(level), None if first else v[own])
             v[own], solved[own], own_steps[own] = best.v, best.solved, level
             passes[own] = np.maximum(passes[own], best.passes)
-            if first:  # how starts agree is told by where they ended, before anything went on from there
+            if first:  # agreement of starts refers to their own ends, before any continuation
                 for i, ends in zip(own, best.ends, strict=True):
                     ended[i] = ends
             if steps is None and not structure.exact:
@@ -148,7 +148,7 @@ def solve_many(
     exact, relaxed_exact = batch.accurate(final, own_steps), None
     if structure.discrete:
         relaxed_exact = batch.accurate(v, own_steps)
-        # An interior point stops short of a bound by its tolerance; pure values reach it.
+        # An interior point stops short of a bound by its tolerance; pure values reach the bound.
         relaxed_exact = np.fmin(relaxed_exact, exact)
     gap, largest = batch.gaps(final, own_steps)
     mixed = batch.gaps(v, own_steps)[0] if structure.discrete else None
@@ -178,7 +178,7 @@ def solve_many(
 
 @dataclass
 class _Best:
-    """Where the descents of P problems ended: the best of each, and the objectives of all its starts."""
+    """Ends of the descents of P problems: the best of each, and the objectives of all its starts."""
 
     v: np.ndarray
     solved: np.ndarray
@@ -186,7 +186,7 @@ class _Best:
     ends: list[list[float]]
 
     def take(self, places: np.ndarray, more: "_Best") -> None:
-        """Further descents of the problems at some places."""
+        """Merge further descents of the problems at some places."""
         for j, place in enumerate(places):
             if min(more.ends[j]) < min(self.ends[place]):
                 self.v[place], self.solved[place] = more.v[j], more.solved[j]
@@ -199,14 +199,14 @@ class _Batch:
     """Work on rows of the lanes.
 
     Attributes:
-        structure: that they share.
-        lanes: N of them.
-        starts: first guesses of each.
-        seed: of the random ones.
-        most: passes from one start.
-        tolerance: of the gap.
-        negligible: gain that does not matter, if the user says.
-        scouts: look for basins that starts have missed?
+        structure: structure that all share.
+        lanes: N lanes.
+        starts: number of first guesses of each.
+        seed: seed of the random ones.
+        most: maximum passes from one start.
+        tolerance: tolerance of the gap.
+        negligible: improvement that does not matter, if the user sets it.
+        scouts: whether to look for basins that starts have missed.
     """
 
     structure: LaneStructure
@@ -224,13 +224,13 @@ class _Batch:
 
     @property
     def neutral(self) -> np.ndarray:
-        """(N, I, m) controls that prefer nothing."""
+        """(N, I, m) neutral controls."""
         v = np.repeat(self.lanes.neutral[:, None], self.structure.intervals, axis=1)
         return blocks(partial(_project, self.structure), self.lanes, v)
 
     @cached_property
     def gains(self) -> np.ndarray:
-        """(N,) gains that do not matter; by default a share of the neutral guess."""
+        """(N,) improvements that do not matter; by default a share of the neutral guess's objective."""
         every = np.arange(len(self.lanes.horizon))
         if self.negligible is not None:
             return np.full(len(every), self.negligible)
@@ -266,18 +266,18 @@ class _Batch:
         return np.asarray(~(np.abs(fine - coarse) <= allowed / 2))
 
     def descend(self, own: np.ndarray, steps: int, near: np.ndarray | None) -> _Best:
-        """From all starts; or on from controls ``near`` (P, I, m)."""
+        """Descend from all starts, or continue from controls ``near`` (P, I, m)."""
         if near is not None:
             return self._best(own, [near], steps)
         best = self._best(own, [self.neutral[own], *self._randoms(own, self.starts - 1, self.seed)], steps)
         pieces = min(PIECES, self.structure.intervals)
         for place, guess in self._scouted(own, best.v, steps, pieces) if self.scouts else ():
             best.take(place, self._best(own[place], [guess], steps))
-        seen = self.scouts and pieces == self.structure.intervals
+        scouted = self.scouts and pieces == self.structure.intervals
         for again in range(1, MORE_STARTS + 1):
             pairs = zip(best.ends, self.gains[own], strict=True)
             starts = [Starts.of(ends, negligible=gain) for ends, gain in pairs]
-            places = np.flatnonzero([s.lone if seen else s.scattered for s in starts])
+            places = np.flatnonzero([s.lone if scouted else s.scattered for s in starts])
             if len(places) == 0:
                 break
             # At most half have reached the best so far: another may reach a better one.
@@ -288,9 +288,9 @@ class _Batch:
     def _scouted(
         self, own: np.ndarray, best: np.ndarray, steps: int, pieces: int
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Places of problems for which a scout came lower than ``best`` (P, I, m), and from where to go on.
+        """Places of problems where a scout ended below ``best`` (P, I, m), and where to continue.
 
-        Each next one brings the next scout of those that have several; see ``scouts``.
+        Each item holds the next scout of the problems that have more; see ``scouts``.
         """
         intervals, size, every = self.structure.intervals, self.structure.size, np.arange(len(own))
         coarse = self.structure.on(pieces)
@@ -298,7 +298,7 @@ class _Batch:
             steps = -(-steps * intervals // (pieces * LONGER)) if pieces < intervals else steps
 
         def descended(v: np.ndarray, most: int) -> Ends:
-            """From controls (P, L, I, m)."""
+            """Descend from controls (P, L, I, m)."""
             lanes = self.rows(np.repeat(own, v.shape[1]))
 
             def passes(rows: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -319,7 +319,7 @@ class _Batch:
         last = descended(ends.v[every[:, None], kept], MORE_PASSES)
         share = LOWER if pieces == intervals else LOWER_COARSE
         lower = share * np.abs(last.objective[:, -1]) + self.gains[own]
-        numbers = [found(Ends(*pair), gain) for *pair, gain in zip(*last, lower, strict=True)]
+        numbers = [lower_ends(Ends(*pair), gain) for *pair, gain in zip(*last, lower, strict=True)]
         for turn in range(max(map(len, numbers))):
             places = np.flatnonzero([len(n) > turn for n in numbers])
             v = last.v[places, [numbers[place][turn] for place in places]]
@@ -345,7 +345,7 @@ class _Batch:
         )
 
     def _randoms(self, own: np.ndarray, count: int, seed: int | tuple[int, ...]) -> list[np.ndarray]:
-        """Guesses (P, I, m) with a few random levels in time, moved to meet the budgets; see ``starts``."""
+        """Guesses (P, I, m) with a few random levels in time that meet the budgets; see ``starts``."""
         generator, guesses = np.random.default_rng(seed), []
         intervals, size = self.structure.intervals, self.structure.size
         for _ in range(count):
@@ -375,7 +375,7 @@ class _Batch:
         return final, objective
 
     def accurate(self, v: np.ndarray, own_steps: np.ndarray) -> np.ndarray:
-        """(N,) objectives, re-integrated with finer steps until they stay; NaN: they do not."""
+        """(N,) objectives, re-integrated with finer steps until they converge; NaN if they do not."""
         objective = np.full(len(v), np.nan)
         steps = np.where(self.structure.exact, own_steps, np.maximum(STEPS, 2 * own_steps))
         todo = np.flatnonzero(np.isfinite(v).all(axis=(1, 2)))
@@ -388,10 +388,10 @@ class _Batch:
                     objective[own] = coarse
                     continue
                 fine = self.objective(own, v[own], 2 * int(level))
-                # Of fourth order: this is most of what is left of the error.
-                rest = (fine - coarse) / 15
-                good = np.abs(rest) <= _ACCURACY * np.abs(fine) + ROUND_OFF
-                objective[own[good]] = (fine + rest)[good]
+                # Richardson extrapolation of a fourth-order method: this is most of the remaining error.
+                correction = (fine - coarse) / 15
+                good = np.abs(correction) <= _ACCURACY * np.abs(fine) + ROUND_OFF
+                objective[own[good]] = (fine + correction)[good]
                 again.append(own[~good & (2 * level <= MOST_STEPS) & np.isfinite(fine)])
             todo = np.concatenate([np.zeros(0, dtype=int), *again])
             steps[todo] *= 2
@@ -410,7 +410,7 @@ class _Batch:
 
 
 def _merged(needed: np.ndarray) -> np.ndarray:
-    """Steps (N,) of few different numbers: each of them is a program to be compiled."""
+    """Steps (N,) rounded up to a few distinct numbers, since each needs a compiled program."""
     merged = needed.copy()
     levels = np.unique(needed)
     for level, finer in itertools.pairwise(levels):
@@ -421,7 +421,7 @@ def _merged(needed: np.ndarray) -> np.ndarray:
 
 
 def _counts(problem: Problem, v: np.ndarray) -> tuple[np.ndarray, bool]:
-    """(n,) intervals of each value of the discrete control, and whether others would do as well."""
+    """(n,) intervals of each value of the discrete control, and whether other counts are allowed."""
     ((name, control),) = problem.discrete.items()
     prescribed = value_counts(name, control, problem.mean_budgets, len(v))
     totals = control.shares(v).sum(axis=0)

@@ -1,4 +1,4 @@
-"""From problems to lanes: whether they can be solved together, and the numbers of each."""
+"""From problems to lanes: checks that they can be solved together, and stacks their numbers."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -17,32 +17,33 @@ def stack(problems: Sequence[Problem], intervals: int | None = None) -> tuple[La
     """The problems as lanes.
 
     Args:
-        problems: that differ in numbers only.
-        intervals: of equal length (default: the problems').
+        problems: problems that differ only in numbers.
+        intervals: number of equal intervals (default: the problems').
 
     Raises:
-        SpecificationError: they differ in more than numbers, or are of a kind that is solved one by one only.
+        SpecificationError: they differ in more than numbers, or are of a kind that can only be solved one by
+            one.
     """
     rows = []
     first = problems[0]
     leading, first_relaxation, _ = problem_functions(first)
     count = intervals or first.intervals
-    wanted = _traits(first, leading, first_relaxation, count)
+    required = _traits(first, leading, first_relaxation, count)
     for problem in problems:
         functions, relaxation, _ = problem_functions(problem)
         _check_kind(problem, relaxation)
         traits = _traits(problem, functions, relaxation, intervals or problem.intervals)
-        differing = [name for name, value in traits.items() if value != wanted[name]]
+        differing = [name for name, value in traits.items() if value != required[name]]
         if differing:
             raise SpecificationError(
                 f"problems that are solved in a batch must differ in numbers only, got {differing[0]} of "
                 f"{_called(problem)} unlike that of {_called(first)}: {_shown(traits[differing[0]])} and "
-                f"{_shown(wanted[differing[0]])}; solve them one by one (executor='serial' or 'processes')"
+                f"{_shown(required[differing[0]])}; solve them one by one (executor='serial' or 'processes')"
             )
         rows.append(_lane(problem, functions, relaxation))
     discrete = next(iter(first.discrete.values()), None)
     structure = LaneStructure(
-        key=tuple(wanted.values()),
+        key=tuple(required.values()),
         functions=leading.on_vectors,
         intervals=count,
         size=first_relaxation.size,
@@ -55,7 +56,7 @@ def stack(problems: Sequence[Problem], intervals: int | None = None) -> tuple[La
 
 
 def _check_kind(problem: Problem, relaxation: Relaxation) -> None:
-    """Raise for what only the one-by-one solvers know how to do."""
+    """Raise for features that only the one-by-one solvers support."""
     limited = [name for name, control in problem.discrete.items() if control.limited]
     whole = [name for name, control in problem.controls.items() if control.whole_numbers]
     rows = relaxation.budget_rows.rows
@@ -84,7 +85,7 @@ def _check_kind(problem: Problem, relaxation: Relaxation) -> None:
 def _traits(
     problem: Problem, functions: Functions, relaxation: Relaxation, intervals: int
 ) -> dict[str, Hashable]:
-    """What must be equal, by its name in words: the structure of the functions, and that of the grid."""
+    """Features that must be equal, by name: structure of the functions and of the grid."""
     values = {n: len(c.values) for n, c in problem.discrete.items()}
     return {
         **functions.parts,

@@ -1,1 +1,1 @@
-"""Pontryagin's Hamiltonian: on intervals, its minimum, and the improvement that it still promises."""
+"""Pontryagin's Hamiltonian on intervals, its minimum, and the possible improvement that follows from it."""

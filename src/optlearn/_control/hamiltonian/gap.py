@@ -1,7 +1,7 @@
-"""Pontryagin's minimum principle: the improvement that the Hamiltonian still promises.
+"""Pontryagin's minimum principle: the possible improvement according to the Hamiltonian.
 
-Budgets add ν·a·w to the Hamiltonian, with one constant ν each. The multipliers have the unit of H, so those
-of the direct method, which belong to the *mean* of a·w over training, are the horizon times ν.
+Budgets add ν·a·w to the Hamiltonian, with one constant ν each. These multipliers have the unit of H; those of
+the direct method belong to the *mean* of a·w over training and equal the horizon times ν.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,20 +15,20 @@ from optlearn._control.hamiltonian.loops import dot, pick, repeat
 from optlearn._control.hamiltonian.minimise import PointwiseMinimiser
 from optlearn._control.hamiltonian.multipliers import blend, bracket_multiplier
 
-if TYPE_CHECKING:  # batches, which share this file, need no CasADi
+if TYPE_CHECKING:  # batches share this file and do not need CasADi
     from optlearn._control.compiled import CompiledProblem
     from optlearn._engine.rollout import RolloutResult
 
-# Budgets that are met so well, relative to what they can be, give the gap to the square of it: a multiplier
-# is where the gap is least. What is left is blended away.
+# The multiplier minimises the gap, so a relative error of this size in a budget changes the gap only by its
+# square. The remaining error is removed by blending.
 _MET = 1e-8
 _ROUND_OFF = 1e-12  # of an objective
 _NARROW = 1e-12  # width of a multiplier's bracket, relative
 _EVALUATIONS = 200  # of the minimum at trial multipliers
-_EVALUATIONS_LANES = 60  # where the slowest of many decides
+_EVALUATIONS_LANES = 60  # under XLA, where the slowest lane decides
 _COLUMN_ROUNDS = 40
 _COLUMN_ACCURACY = 0.01  # of the gap
-_ROUNDS_LANES = 4  # over several budgets, one after the other
+_ROUNDS_LANES = 4  # sweeps over several budgets, one after the other
 
 
 def minimise_hamiltonian(
@@ -43,21 +43,21 @@ def minimise_hamiltonian(
 
     The gap is that of the Lagrange dual, Σ_i h [L_i(w_i) − min L_i] + horizon·ν·(t − mean a·w) with
     L = H̄ + ν a·w. It is never negative for controls w that meet the budgets, and where H̄ is linear in
-    w, as in shares, it is the Frank-Wolfe gap of the discretised problem. Any ν gives an upper bound of it.
+    w, as in shares, it is the Frank-Wolfe gap of the discretised problem. Any ν gives an upper bound.
 
     Args:
         hamiltonian: H̄ on I intervals, under NumPy or under XLA.
         w: (I, m) present controls.
-        start: (b,) multipliers to look near.
-        quick: look for valleys of H in the middle of an interval only.
-        search: look for multipliers at all, or take those to start from as they are.
+        start: (b,) first guess of the multipliers.
+        quick: look for valleys of H only in the middle of an interval.
+        search: search for multipliers, or use ``start`` as it is.
 
     Returns:
-        gap: horizon · mean over intervals of what H̄ could fall by; infinite, which is to say not known, where
-            H̄ has finer structure than the grid on which its valleys are looked for. A quick look under NumPy,
-            after which another follows, takes it as it is.
-        w_star: (I, m) minimisers that meet the budgets; intervals at which the multiplier makes
-            several controls equally good may have a mixture. Without a search, budgets may be missed.
+        gap: horizon · mean over intervals of the possible decrease of H̄; infinite, meaning unknown, if H̄
+            varies on a finer scale than the grid on which its valleys are sought. A quick look under NumPy,
+            which a full one follows, skips that check.
+        w_star: (I, m) minimisers that meet the budgets; where the multiplier makes several controls equally
+            good, an interval may have a mixture. Without a search, budgets may be missed.
         nu: (b,) multipliers ν, in units of H.
     """
     minimiser, xp = PointwiseMinimiser(hamiltonian, w, quick), hamiltonian.domain.xp
@@ -72,11 +72,11 @@ def minimise_hamiltonian(
         nu, w_star = several(minimiser, budgets, nu)
     slope = dot(rows.T, nu)
     best, lowest = minimiser(slope)
-    won = minimiser.present(slope) - lowest
+    fall = minimiser.present(slope) - lowest
     slack = dot(nu, targets - dot(rows, w.mean(axis=0)))
-    gap = hamiltonian.domain.horizon * (won.mean() + slack)
+    gap = hamiltonian.domain.horizon * (fall.mean() + slack)
     if xp is not np or not quick:
-        # What H̄ does within round-off is no structure: no objective is known so well.
+        # Variation of H̄ within round-off does not count as structure: no objective is known so well.
         at_stake = hamiltonian.domain.horizon * minimiser.span.max(axis=0).mean()
         gap = xp.where(minimiser.resolved | (at_stake <= _ROUND_OFF), gap, np.inf)
     return gap, best if w_star is None else w_star, nu
@@ -98,7 +98,7 @@ def hamiltonian_gap(
         w: (I, m) relaxed controls that meet the budgets.
         theta: (k,) free parameters.
         steps: of the rollout.
-        start: (b,) multipliers to look near.
+        start: (b,) first guess of the multipliers.
 
     Returns:
         Gap in units of the objective, minimisers (I, m) of the Hamiltonian that meet the budgets, and
@@ -112,9 +112,9 @@ def hamiltonian_gap(
 def free_gap(
     compiled: "CompiledProblem", rolled: "RolloutResult", w: np.ndarray, theta: np.ndarray, steps: int
 ) -> tuple[float, np.ndarray]:
-    """The same for free parameters: φ(x_F, θ) + ∫H(x, λ, w, θ) dα, minimised over θ within bounds.
+    """The gap in the free parameters: φ(x_F, θ) + ∫H(x, λ, w, θ) dα, minimised over θ within bounds.
 
-    States and costates are held fixed, and as with controls the slope at the present θ is made exact.
+    States and costates are held fixed. As with controls, the slope at the present θ is made exact.
 
     Args:
         compiled: the problem.
@@ -132,7 +132,7 @@ def free_gap(
 
     program = compiled.engine
     along = IntervalHamiltonian.along(compiled, rolled, w, theta, steps)
-    # Parameters that only the final cost reads need no integral.
+    # Parameters that enter only the final cost need no integral.
     integral = program.free_in_rate
 
     def total(trial: np.ndarray) -> tuple[float, np.ndarray]:
@@ -157,7 +157,7 @@ def free_gap(
 
 
 def _one_budget(minimiser: PointwiseMinimiser, budgets: BudgetRows, b: Any, nu: Array) -> tuple[Any, Array]:
-    """The multiplier of budget b, the others being ν (b,), and the controls (I, m) that meet it with it."""
+    """The multiplier of budget b, with those of the others in ν (b,), and controls (I, m) that meet it."""
     xp, single = minimiser.xp, len(nu) == 1
     row, target, start = budgets.rows[b], budgets.targets[b], nu[b]
     equal = budgets.equal[b] if single else xp.asarray(budgets.equal)[b]
@@ -168,7 +168,7 @@ def _one_budget(minimiser: PointwiseMinimiser, budgets: BudgetRows, b: Any, nu: 
         return dot(minimum.w, row).mean() - target, minimum.w, minimiser.fall(row, minimum)
 
     usual = minimiser.scale(row) / 8
-    # A multiplier that is known from before is not far off.
+    # A multiplier from an earlier solve is close.
     step = xp.where(start == 0, usual, xp.minimum(usual, abs(start) / 32))[()]
     low, high = bracket_multiplier(
         attempt,
@@ -186,10 +186,10 @@ def _one_budget(minimiser: PointwiseMinimiser, budgets: BudgetRows, b: Any, nu: 
 
 
 def _each_budget(minimiser: PointwiseMinimiser, budgets: BudgetRows, start: Array) -> tuple[Array, Array]:
-    """One budget after the other, a few times: each multiplier makes the gap smaller.
+    """Cycle through the budgets a few times: each multiplier reduces the gap.
 
-    Lanes have no linear programs. Budgets of different controls that hardly know of each other converge fast;
-    where they do not, the gap is a larger bound.
+    Lanes cannot use linear programs. Weakly coupled budgets of different controls converge fast; otherwise
+    the gap is a looser bound.
     """
     count, xp = len(start), minimiser.xp
 
@@ -204,10 +204,10 @@ def _each_budget(minimiser: PointwiseMinimiser, budgets: BudgetRows, start: Arra
 def _many_budgets(
     minimiser: PointwiseMinimiser, budgets: BudgetRows, start: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Column generation: a linear program mixes the minimisers found so far, its duals find new ones.
+    """Column generation: a linear program mixes the minimisers found so far, and its duals yield new ones.
 
-    Every interval mixes its own columns, budgets tie the intervals together. Corners are columns from
-    the start: with them every feasible budget can be met.
+    Every interval mixes its own columns; budgets couple the intervals. Corners are columns from the start, so
+    every feasible budget can be met.
     """
     rows, targets, equal = budgets
     I = minimiser.hamiltonian.intervals  # noqa: E741
@@ -240,7 +240,7 @@ def _mixture(
     targets: np.ndarray,
     equal: np.ndarray,
 ) -> tuple[float, np.ndarray, np.ndarray] | None:
-    """Best mixture of columns: its value, multipliers (b,) of the budgets, and controls (I, m).
+    """The best mixture of columns: its value, multipliers (b,) of the budgets, and controls (I, m).
 
     None if the linear solver gives up, as it may when columns are nearly the same.
     """
@@ -251,7 +251,7 @@ def _mixture(
     stacked = np.array(columns)  # (count, I, m)
     used = (stacked @ rows.T).reshape(count * I, -1).T
     one_each = sparse.hstack([sparse.eye_array(I)] * count)
-    # Costs of order one, so that the solver's absolute tolerances mean something.
+    # Costs are scaled to order one, because the solver's tolerances are absolute.
     costs = np.concatenate(values)
     size = max(float(np.ptp(costs)), 1e-300)
     solution = linprog(

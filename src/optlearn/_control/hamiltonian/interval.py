@@ -1,12 +1,11 @@
 """The Hamiltonian on intervals of constant control.
 
-On an interval the control w is constant while the state x and the costate λ move, so what a control costs
+On an interval the control w is constant while the state x and the costate λ move, so the cost of a control
 there is H averaged over the interval, H̄(w) = mean of λ·f(x, w) + ℓ(x, w). The mean is a quadrature
-(Simpson, or trapezoid), and its slope at the present control is replaced by the exact gradient of the
-discretised objective: then H̄ is stationary exactly where the objective is, on any grid.
+(Simpson or trapezoid). Its slope at the present control is replaced by the exact gradient of the discretised
+objective, so that H̄ is stationary exactly where the objective is, on any grid.
 
-One problem has its Hamiltonian from a compiled program, here; lanes of a batch have theirs from JAX
-(``batched.gap``).
+The Hamiltonian of a single problem is a compiled program (here); lanes of a batch use JAX (``batched.gap``).
 """
 
 from abc import ABC, abstractmethod
@@ -22,8 +21,8 @@ from optlearn._control.budgets import BudgetRows
 from optlearn._control.relaxation import Relaxation
 from optlearn._engine.steps import interval_weights
 
-# Steps of an interval over which H̄ is a mean, where a value is a wide quadrature: by Simpson's rule that is
-# as good as over more, which only the states need.
+# Steps of an interval in the mean H̄ where a value is a wide quadrature: with Simpson's rule, these are as
+# good as more steps, which only the states need.
 _STEPS_COSTLY = 4
 
 if TYPE_CHECKING:  # batches, which share this file, need no CasADi
@@ -32,15 +31,15 @@ if TYPE_CHECKING:  # batches, which share this file, need no CasADi
 
 
 class Domain(NamedTuple):
-    """What H̄ is minimised over, and how.
+    """The set over which H̄ is minimised, and how.
 
     Attributes:
-        lower: (c,) bounds of the first c controls, those that are no shares.
-        upper: (c,) of the same.
-        vertices: (V, m − c) shares of all combinations of discrete values: one value each, entirely.
-        budgets: on the mean over training.
+        lower: (c,) lower bounds of the first c controls, which are not shares.
+        upper: (c,) their upper bounds.
+        vertices: (V, m − c) shares of all combinations of pure discrete values.
+        budgets: budgets on the mean over training.
         horizon: training time.
-        costly: values of H̄ take long; ask for few.
+        costly: values of H̄ are expensive; evaluate few.
         xp: array namespace in which H̄ is computed.
     """
 
@@ -55,16 +54,16 @@ class Domain(NamedTuple):
 
 @dataclass(frozen=True)
 class Hamiltonian(ABC):
-    """H̄ on each of I intervals as a function of the control there: a mean over p points, and a slope added.
+    """H̄ on each of I intervals as a function of the control there: a mean over p points plus a linear term.
 
     Attributes:
-        domain: what it is minimised over.
+        domain: the set over which it is minimised.
         states: (I, p, n) at the quadrature points of each interval.
         costates: (I, p, n) there.
         weights: (p,) of the quadrature, adding up to 1.
-        length: of an interval, or of an exact step, which reads it.
-        tilt: (I, m) added slope.
-        origin: (I, m) where the added slope adds nothing.
+        length: length of an interval, which exact steps need.
+        tilt: (I, m) slope of the linear term.
+        origin: (I, m) where the linear term is zero.
     """
 
     domain: Domain
@@ -77,11 +76,11 @@ class Hamiltonian(ABC):
 
     @abstractmethod
     def mean(self, w: Array, of: Any) -> Array:
-        """(P,) means of H at controls w (P, m) on the intervals ``of`` (P,), nothing added."""
+        """(P,) means of H at controls w (P, m) on the intervals ``of`` (P,), without the linear term."""
 
     @abstractmethod
     def mean_expansion(self, w: Array, of: Any) -> tuple[Array, Array, Array]:
-        """These, their gradients (P, m), and Hessians (P, c, c) in the c controls that are no shares."""
+        """These, their gradients (P, m), and Hessians (P, c, c) in the c controls that are not shares."""
 
     @property
     def intervals(self) -> int:
@@ -89,12 +88,12 @@ class Hamiltonian(ABC):
         return len(self.tilt)
 
     def tilted(self, w: Array, gradient: Array) -> Self:
-        """With the slope at w (I, m) that the objective's gradient (I, m) tells."""
+        """With the linear term that makes the slope at w (I, m) equal the objective's gradient (I, m)."""
         _, slope, _ = self.mean_expansion(w, np.arange(self.intervals))
         return replace(self, tilt=gradient * self.intervals / self.domain.horizon - slope, origin=w)
 
     def coarser(self, points: int) -> Self:
-        """H̄ as a mean of fewer points of each interval: one half-way, or three by Simpson's rule."""
+        """H̄ as a mean over fewer points per interval: the midpoint, or three points by Simpson's rule."""
         steps = len(self.weights) - 1
         if points > steps or (points == 3 and steps % 4):
             return self
@@ -107,7 +106,7 @@ class Hamiltonian(ABC):
         return self.mean(w, of) + self._added(w, of)
 
     def expand(self, w: Array, of: Any) -> tuple[Array, Array, Array]:
-        """H̄ (P,), its gradient (P, m) and its Hessian (P, c, c) in the c controls that are no shares."""
+        """H̄ (P,), its gradient (P, m) and its Hessian (P, c, c) in the c controls that are not shares."""
         value, slope, curvature = self.mean_expansion(w, of)
         return value + self._added(w, of), slope + self.of_rows(self.tilt, of), curvature
 
@@ -124,14 +123,14 @@ def on_intervals(
 ) -> tuple[Array, Array, np.ndarray, Any]:
     """States, costates, weights and length of a Hamiltonian, from (I·s + 1, n) at the ends of all steps.
 
-    With paths costates have jumps (I·s + 1, n): they are those before it at the end of an interval, after it
-    at the beginning, and the mean of both between.
+    With paths, costates have jumps (I·s + 1, n): the end of an interval takes the value before its jump, the
+    beginning the value after it, and points between the mean of both.
     """
     steps, length = (len(states) - 1) // intervals, horizon / intervals
     points = np.arange(intervals)[:, None] * steps + np.arange(steps + 1)[None, :]
     weights = interval_weights(steps)
     if exact:
-        # What a control changes is the end of each step, from its beginning.
+        # In an exact step, a control acts on the end of the step, from the state at its beginning.
         states, costates, points = states[:-1], costates[1:], points[:, :-1]
         weights, length = np.full(steps, 1 / steps), length / steps
     inside = costates[points]
@@ -148,8 +147,8 @@ class IntervalHamiltonian(Hamiltonian):
     Attributes:
         compiled: the problem.
         theta: (k,) free parameters.
-        paths: of those that read controls, states (I, s + 1, n) at the ends of the steps of each interval and
-            multipliers (I, s + 1, p) there; None if there are no such.
+        paths: for paths that read controls, states (I, s + 1, n) at the ends of the steps of each interval
+            and multipliers (I, s + 1, p) there; None without such paths.
     """
 
     compiled: "CompiledProblem"
@@ -165,7 +164,7 @@ class IntervalHamiltonian(Hamiltonian):
         length: float,
         theta: np.ndarray,
     ) -> "IntervalHamiltonian":
-        """H at one state (n,) and costate (n,): a single interval that begins there."""
+        """H at one state (n,) and costate (n,), as a single interval that begins there."""
         none = np.zeros((1, compiled.sizes[1]))
         at = (state[None, None], costate[None, None], np.ones(1), length, none, none)
         return cls(_domain(compiled), *at, compiled, theta)
@@ -190,22 +189,22 @@ class IntervalHamiltonian(Hamiltonian):
         multipliers = rolled.multipliers
         if paths is not None and any(paths.read_controls) and multipliers is not None and multipliers.any():
             ends = np.arange(len(w))[:, None] * steps + np.arange(steps + 1)
-            # In units of H: what is weighed in an interval counts for its whole length.
+            # In units of H: a multiplier within an interval counts for the whole length of the interval.
             plain = replace(plain, paths=(rolled.states[ends], multipliers * len(w) / horizon))
         return plain.tilted(w, rolled.gradient)
 
     def coarser(self, points: int) -> "IntervalHamiltonian":
-        """Also with a coarser drift, if there is one."""
+        """The same with a coarser drift, if there is one."""
         compiled = self.compiled.coarser() if self.domain.costly else None
         return replace(super().coarser(points), compiled=compiled or self.compiled)
 
     def mean(self, w: np.ndarray, of: Any) -> np.ndarray:
-        """(P,) means of H, nothing added."""
+        """(P,) means of H without the linear term."""
         mean = self._averages([self.compiled.engine.hamiltonians.value(*self._columns(w, of))])[0][:, 0]
         return mean if self.paths is None else mean + self._of_paths(w, of)[0]
 
     def mean_expansion(self, w: np.ndarray, of: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """These, and their gradients (P, m) and Hessians (P, c, c)."""
+        """These with their gradients (P, m) and Hessians (P, c, c)."""
         expansion = self.compiled.engine.hamiltonians.expansion
         value, slope, curvature = self._averages(expansion(*self._columns(w, of)))
         c = self.compiled.relaxation.curved
@@ -216,7 +215,7 @@ class IntervalHamiltonian(Hamiltonian):
         return value, slope, curvature
 
     def _of_paths(self, w: np.ndarray, of: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What paths add to H (P,), with gradients (P, m) and Hessians (P, c, c)."""
+        """The contribution of paths to H (P,), with gradients (P, m) and Hessians (P, c, c)."""
         assert self.paths is not None
         states, multipliers = (part[of] for part in self.paths)
         count, points = len(w), states.shape[1]
@@ -270,6 +269,6 @@ def _domain(compiled: "CompiledProblem") -> Domain:
 
 
 def share_vertices(relaxation: Relaxation) -> np.ndarray:
-    """(V, m − c) shares of all combinations of discrete values: one value each, entirely."""
+    """(V, m − c) shares of all combinations of pure discrete values."""
     options = [control.vertices for control in relaxation.problem.discrete.values()]
     return np.array([np.concatenate([[], *parts]) for parts in product(*options)])

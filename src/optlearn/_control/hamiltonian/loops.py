@@ -1,9 +1,9 @@
-"""Loops of numerical kernels that are written once, for NumPy and for XLA.
+"""Loops of numerical kernels, written once for both NumPy and XLA.
 
-One problem is solved with NumPy: a Python loop, which leaves at once and works on pending rows only. Many
-problems are lanes of one XLA program (``batched``), in which a loop goes on until the last lane has ended.
-Kernels are written over an array namespace ``xp``, ``numpy`` or ``jax.numpy``, without writing into arrays,
-and leave the difference to the functions here.
+A single problem is solved with NumPy: a Python loop that stops early and works only on pending rows. Many
+problems are lanes of one XLA program (``batched``), whose loop runs until the last lane has ended. Kernels
+are written for an array namespace ``xp``, ``numpy`` or ``jax.numpy``, never write into arrays, and leave the
+differences to the functions here.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Rows = TypeVar("Rows", bound=NamedTuple)
 
 
 def pick(condition: Any, yes: T, no: T) -> T:
-    """One of two trees of arrays, by a single flag, which may be traced."""
+    """One of two trees of arrays, chosen by a single flag, which may be traced."""
     if isinstance(condition, bool | np.bool_):
         return yes if condition else no
     chosen: T = jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
@@ -29,7 +29,7 @@ def pick(condition: Any, yes: T, no: T) -> T:
 
 
 def pick_rows(flags: Array, yes: T, no: T, xp: ModuleType = jnp) -> T:
-    """Rows of one of two trees of arrays, by a flag for each row."""
+    """Rows from one of two trees of arrays, chosen by a flag for each row."""
 
     def chosen(a: Array, b: Array) -> Array:
         return xp.where(flags.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
@@ -41,7 +41,7 @@ def pick_rows(flags: Array, yes: T, no: T, xp: ModuleType = jnp) -> T:
 def dot(a: Array, b: Array) -> Array:
     """The product a @ b with a vector b.
 
-    Under XLA by a sum: calls of a library inside a loop would break it into pieces, and wait for its threads.
+    Under XLA as a sum: library calls inside a loop would split it, and wait for the library's threads.
     """
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return a @ b
@@ -49,7 +49,7 @@ def dot(a: Array, b: Array) -> Array:
 
 
 def repeat(xp: ModuleType, body: Callable[[T], tuple[T, Any]], state: T, most: int) -> T:
-    """The state after ``body``, state → state and flag, until the flag is true, ``most`` times at most."""
+    """Repeat ``body`` (state → state and flag) until the flag is true, at most ``most`` times."""
     if xp is np:
         for _ in range(most):
             state, ended = body(state)
@@ -69,13 +69,13 @@ def repeat(xp: ModuleType, body: Callable[[T], tuple[T, Any]], state: T, most: i
 def repeat_rows(
     xp: ModuleType, body: Callable[[Rows, Any], tuple[Rows, Array]], state: Rows, most: int
 ) -> Rows:
-    """The same for a named tuple of arrays with one row for each of P loops, which end one by one.
+    """The same for P loops that end one by one; the state is a named tuple of arrays with a row for each.
 
     Args:
         xp: array namespace.
-        body: state of p rows, an index that tells which rows → state, (p,) flags of those that have ended.
-        state: of all rows.
-        most: calls of ``body``.
+        body: state of p rows, index of these rows → state, (p,) flags of finished rows.
+        state: state of all rows.
+        most: maximum number of calls of ``body``.
     """
     if xp is np:
         return _shrinking(body, state, most)

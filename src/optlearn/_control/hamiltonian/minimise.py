@@ -11,30 +11,30 @@ from optlearn._control.hamiltonian.interval import Hamiltonian
 from optlearn._control.hamiltonian.loops import dot, pick_rows, repeat
 from optlearn._control.hamiltonian.newton import lowest_in_box, stationary
 
-# Points of a grid in each continuous control, by the number of such controls: at first, and at most.
+# Initial and maximum number of grid points along each continuous control, by the number of such controls.
 _GRID_POINTS = {0: (1, 1), 1: (17, 257), 2: (9, 33)}
 _GRID_POINTS_MANY = (5, 9)
 _GRID_POINTS_COSTLY = (9, 65)
-# Between the points of a grid, on all intervals together: what these do not see is too narrow to be found.
+# Samples between grid points, on all intervals together: wells that they miss are too narrow to be found.
 _SAMPLES = 256
 _SAMPLES_COSTLY = 32
 _SAMPLES_EACH = 32  # at most, on one of them
 _WELLS = {1: 32}  # refined at most, of one interval, by the number of continuous controls
 _WELLS_MANY = 8
-_PRECISE = 1e-7  # of a control, relative to its range; Newton's last step squares that
+_PRECISE = 1e-7  # of a control, relative to its range; Newton's last step squares this error
 _BESIDE = 2  # intervals on either side that get a finer grid together with one that needs it
-_NOTHING = 1e-9  # bends and depths below this share of the range of H̄ count as none
-_ROUND_OFF = 1e-9  # the same, of its size: on singular arcs its terms cancel to fewer digits
+_NOTHING = 1e-9  # curvatures and depths below this share of the range of H̄ count as zero
+_ROUND_OFF = 1e-9  # the same as a share of its size: on singular arcs its terms cancel to fewer digits
 
 
 class Minimum(NamedTuple):
-    """Where H̄(w) + slope·w is least.
+    """The minimum of H̄(w) + slope·w.
 
     Attributes:
         w: (I, m) minimisers.
         values: (I,) minima.
         refined: (V·I, m) where refinements ended, for each combination of discrete values.
-        yields: (V·I,) how these move per unit of an added slope, where there is one continuous control.
+        yields: (V·I,) displacement of these per unit of added slope, with one continuous control.
     """
 
     w: Array
@@ -44,15 +44,15 @@ class Minimum(NamedTuple):
 
 
 class _Wells(NamedTuple):
-    """The best of the wells that were refined so far, P = V·I rows.
+    """The best of the wells refined so far, P = V·I rows.
 
     Attributes:
         w: (P, m) the lowest point.
-        values: (P,) there; infinite before the first.
+        values: (P,) values there; infinite before the first.
         refined: (P, m) where the refinement of this well ended.
-        yields: (P,) how that moves per unit of an added slope.
-        offset: (P,) H̄ less what the grid, which averages fewer points, says.
-        left: (P, G) points of the grid from which a well was not yet refined.
+        yields: (P,) displacement of that point per unit of added slope.
+        offset: (P,) H̄ minus its value on the grid, which averages fewer points.
+        left: (P, G) grid points whose wells have not been refined yet.
     """
 
     w: Array
@@ -67,19 +67,19 @@ class PointwiseMinimiser:
     """Minimises H̄(w) + c·w on all intervals at once, for any slope c.
 
     H̄ is linear in the shares of a discrete control, so a minimum lies at a vertex: all combinations of
-    discrete values are tried. For each of them the continuous controls are minimised: of the local minima of
-    a grid, all that may lead lowest are refined by Newton's method: one control inside a bracket, several at
-    once inside their bounds. Where a grid is too coarse for H̄, it gets twice as many points, up to a limit;
-    not under XLA, where shapes are fixed.
+    discrete values are tried. For each of them the continuous controls are minimised: those local minima of a
+    grid that may be the lowest are refined by Newton's method, one control inside a bracket, several together
+    inside their bounds. If a grid is too coarse for H̄, its points are doubled up to a limit, except under
+    XLA, where shapes are fixed.
 
     Args:
         hamiltonian: what to minimise, under NumPy or under XLA.
         w: (I, m) controls that are also tried, and kept where nothing is better.
-        quick: look for valleys half-way through an interval only, where H is nearly its mean.
+        quick: look for valleys only at the midpoint of an interval, where H is close to its mean.
 
     Attributes:
-        resolved: was the grid fine enough for H̄, as far as samples tell?
-        span: (V, I) by how much H̄ varies on the grid.
+        resolved: was the grid fine enough for H̄, judging by samples?
+        span: (V, I) range of H̄ on the grid.
     """
 
     def __init__(self, hamiltonian: Hamiltonian, w: Array, quick: bool = False) -> None:
@@ -92,7 +92,7 @@ class PointwiseMinimiser:
         )
         self.continuous = len(self.lower)
         self._every = np.arange(hamiltonian.intervals)
-        # A grid finds valleys, for which fewer points of an interval will do; vertices are minima themselves.
+        # A grid only locates valleys, so fewer points of an interval suffice; vertices are minima themselves.
         of_grid = hamiltonian.coarser(1 if quick else 3) if self.continuous else hamiltonian
         count, most = _GRID_POINTS.get(self.continuous, _GRID_POINTS_MANY)
         if domain.costly:
@@ -105,8 +105,8 @@ class PointwiseMinimiser:
             doubtful = self._doubtful(of_grid)
         self.resolved: Any = ~self.xp.any(doubtful)
         self._present = hamiltonian.value(w, self._every)
-        # Where the last refinement ended, (V·I, m): the next one, for a slope nearby, starts there. The first
-        # starts at the present controls, which are not far off when there is little left to win.
+        # Where the last refinement ended, (V·I, m): the next one, for a similar slope, starts there. The
+        # first starts at the present controls, which are close when the possible improvement is small.
         shares = np.repeat(self.vertices, len(w), axis=0)
         nearby = self.xp.tile(w[:, : self.continuous], (len(self.vertices), 1))
         self._last = self.xp.concatenate([nearby, shares], axis=1)
@@ -114,19 +114,19 @@ class PointwiseMinimiser:
     # The grid.
 
     def _tabulate(self, hamiltonian: Hamiltonian, count: int) -> None:
-        """Values (V, G, I) of H̄ on a grid with ``count`` points along each continuous control, and bends."""
+        """Values (V, G, I) of H̄, and curvatures, on a grid with ``count`` points per continuous control."""
         self._lay_out(count)
         I, candidates = hamiltonian.intervals, self._candidates  # noqa: E741
         values = hamiltonian.value(np.repeat(candidates, I, axis=0), np.tile(self._every, len(candidates)))
         self._table = values.reshape(len(self.vertices), -1, I)
         self._known = np.ones(self._table.shape, dtype=bool)
-        self._reach = np.tile(self._spacing, (I, 1))  # (I, c) to the neighbours on the grid
+        self._reach = np.tile(self._spacing, (I, 1))  # (I, c) distance to grid neighbours
         self._measure([self._bend(axis) for axis in range(1, self.continuous + 1)])
 
     def _refine_table(self, hamiltonian: Hamiltonian, count: int, doubtful: np.ndarray) -> None:
-        """The same on a grid with nearly twice as many points, which doubtful (I,) intervals need.
+        """Refine the grid to nearly twice as many points, for doubtful (I,) intervals.
 
-        On the others a chord joins neighbours, so that minima and bends stay as they are.
+        On the others, new points lie on the chord between neighbours, so minima and curvatures do not change.
         """
         tables = [self._on_axes(table) for table in (self._table, self._known, *self._bends)]
         self._lay_out(count)
@@ -149,7 +149,7 @@ class PointwiseMinimiser:
     def _lay_out(self, count: int) -> None:
         """Points of a grid with ``count`` of them along each continuous control."""
         c = self.continuous
-        # Denser towards both bounds, where functions such as 1/B and √Δ bend most.
+        # Denser towards both bounds, where functions such as 1/B and √Δ are most curved.
         unit = (1 - np.cos(np.linspace(0.0, np.pi, count))) / 2 if count > 1 else np.zeros(1)
         self._unit, self._spacing = unit, (self.upper - self.lower) * np.diff(unit).max(initial=0.0)
         grid = np.array(list(product(unit, repeat=c))).reshape(count**c, c)
@@ -157,12 +157,12 @@ class PointwiseMinimiser:
         self._candidates = np.array([np.concatenate([g, v]) for v in self.vertices for g in grid])  # (V·G, m)
 
     def _chord(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Values (…, points) half-way between those of neighbours, on the line through both."""
+        """Values (…, points) at midpoints between neighbours, on the line through both."""
         share = (self._unit[1::2] - self._unit[:-1:2]) / (self._unit[2::2] - self._unit[:-1:2])
         return np.asarray(low + share * (high - low))
 
     def _measure(self, bends: list[Array]) -> None:
-        """By how much H̄ varies on the grid, and how far it may fall between its points, from its bends."""
+        """Set the range of H̄ on the grid, and its possible fall between grid points, from curvatures."""
         xp = self.xp
         finite = xp.isfinite(self._table)
         low, high = xp.where(finite, self._table, np.inf), xp.where(finite, self._table, -np.inf)
@@ -171,7 +171,7 @@ class PointwiseMinimiser:
         self._size = self.span + xp.maximum(xp.abs(low), xp.abs(high))
         self._nothing = _NOTHING * self.span + _ROUND_OFF * self._size
         self._bends = bends
-        # How far below a point of the grid H̄ may fall, on the way to its neighbours.
+        # How far below a grid point H̄ may fall on the way to its neighbours.
         self._dips = xp.zeros_like(self._table)
         for axis, bend in enumerate(bends, start=1):
             self._dips = self._dips + self._around(xp.abs(bend), xp.fmax, [axis])
@@ -181,7 +181,7 @@ class PointwiseMinimiser:
         return table.reshape(len(self.vertices), *(len(self._unit),) * self.continuous, -1)
 
     def _bend(self, axis: int) -> Array:
-        """(V, …, I) by how much H̄ is below the chord of its neighbours along an axis; at bounds as beside."""
+        """(V, …, I) depth of H̄ below the chord of its neighbours along an axis; at bounds, the nearest."""
         f = self.xp.moveaxis(self._on_axes(self._table), axis, -1)
         share = (self._unit[1:-1] - self._unit[:-2]) / (self._unit[2:] - self._unit[:-2])
         share = share.reshape(*(1,) * (f.ndim - 1), -1)
@@ -190,7 +190,7 @@ class PointwiseMinimiser:
         return self.xp.moveaxis(inside, -1, axis)
 
     def _around(self, table: Array, extreme: Callable[[Array, Array], Array], axes: Iterable[int]) -> Array:
-        """(V, G, I) the least or the largest of each point of the grid and its neighbours along axes."""
+        """(V, G, I) minimum or maximum over each grid point and its neighbours along axes."""
         for axis in axes:
             f = self.xp.moveaxis(self._on_axes(table), axis, -1)
             f = self.xp.concatenate([f[..., :1], f, f[..., -1:]], axis=-1)
@@ -199,10 +199,10 @@ class PointwiseMinimiser:
         return table.reshape(self._table.shape)
 
     def _doubtful(self, hamiltonian: Hamiltonian) -> Any:
-        """(I,) intervals for whose H̄ the grid may be too coarse, and their neighbours, where H̄ is similar.
+        """(I,) flags of intervals for whose H̄ the grid may be too coarse, and of neighbours with a similar H̄.
 
-        Where H̄ bends one way between bends of the other, it must do so at three points in a row or more. If
-        it does and samples say otherwise, all intervals are in doubt.
+        On a fine enough grid, the curvature of H̄ keeps its sign over at least three points in a row. If it
+        does but samples disagree, all intervals are in doubt.
         """
         xp, nothing = self.xp, self._nothing[:, None]
         doubtful = xp.zeros(hamiltonian.intervals, dtype=bool)
@@ -218,17 +218,17 @@ class PointwiseMinimiser:
         return doubtful | ~self._is_sampled_well(hamiltonian) if self.continuous else doubtful
 
     def _is_sampled_well(self, hamiltonian: Hamiltonian) -> Any:
-        """Are samples between the points of the grid where the values and the bends around them say?
+        """Do samples between grid points agree with the values and curvatures around them?
 
-        Samples are elsewhere on each interval. H̄ is similar on many of them, so a well that hides between
-        points of the grid is seen on one or another.
+        Each interval is sampled elsewhere. H̄ is similar on many intervals, so a well hidden between grid
+        points is seen on one of them.
         """
         xp, c, I = self.xp, self.continuous, hamiltonian.intervals  # noqa: E741
         samples = _SAMPLES_COSTLY if hamiltonian.domain.costly else _SAMPLES
         blocks = min(-(-samples // I), _SAMPLES_EACH)
         number, of = np.arange(blocks * I), np.tile(self._every, blocks)
         vertex = number // I % len(self.vertices)
-        # An additive recurrence, even in several dimensions: powers of the root of x^(c + 1) = x + 1.
+        # An additive recurrence, uniform also in several dimensions: powers of the root of x^(c + 1) = x + 1.
         root = np.roots([1, *(0,) * (c - 1), -1, -1]).real.max()
         unit = (0.5 + number[:, None] * root ** -np.arange(1.0, c + 1)) % 1.0
         cell = np.searchsorted(self._unit, unit, side="right") - 1
@@ -251,7 +251,7 @@ class PointwiseMinimiser:
         return np.array([np.concatenate([b, v]) for v in self.vertices for b in bounds])
 
     def scale(self, row: Array) -> Any:
-        """Size of a multiplier of row·w (m,) that matters beside H̄."""
+        """Scale at which a multiplier of row·w (m,) matters relative to H̄."""
         xp, table = self.xp, self._table.reshape(-1, self._table.shape[2])
         spread = xp.max(xp.ptp(table, axis=0))
         reach = xp.ptp(dot(self._candidates, row))
@@ -259,9 +259,9 @@ class PointwiseMinimiser:
         return xp.where(usable, spread / xp.where(usable, reach, 1.0), 1.0)[()]
 
     def fall(self, row: Array, minimum: Minimum) -> Any:
-        """How much the mean of row·w over minimisers falls by, per unit of its multiplier.
+        """Decrease of the mean of row·w over minimisers per unit of its multiplier.
 
-        That of a single continuous control, with one combination of discrete values; else 0.
+        Known for a single continuous control with one combination of discrete values; else 0.
         """
         alone = self.continuous == 1 and len(self.vertices) == 1
         return -minimum.yields.mean() * row[0] ** 2 if alone else 0.0
@@ -278,7 +278,7 @@ class PointwiseMinimiser:
     def lowest(self, slope: Array) -> Minimum:
         """The minimum of H̄(w) + slope·w, slope (m,). It is never above the value at the present controls."""
         minimum = self._lowest(slope)
-        if self.xp is np:  # under XLA, what is found inside a loop stays there
+        if self.xp is np:  # under XLA, traced values must not leave the loop
             self._last = minimum.refined
         return minimum
 
@@ -317,7 +317,7 @@ class PointwiseMinimiser:
         refine = self._refine_one if self.continuous == 1 else self._refine_all
 
         def once(at: _Wells) -> tuple[_Wells, Any]:
-            # Of the wells that may lead below the best so far, that which is deepest on the grid.
+            # Among the wells that may end below the best so far, take the deepest on the grid.
             hopes = at.left & (depths < (at.values - at.offset - nothing)[:, None])
             hope = xp.any(hopes, axis=1)
             rows = every[hope] if xp is np else every
@@ -332,11 +332,11 @@ class PointwiseMinimiser:
             offset = xp.where(first, values - on_grid[rows, node], old.offset)
             left = old.left & ~(from_node[:, None] & (points[None] == node[:, None]))
             w = xp.where((at_ends < values)[:, None], ends, coarse)
-            found = _Wells(w, xp.fmin(at_ends, values), ends, yields, offset, left)
-            found = pick_rows(found.values < old.values, found, old._replace(offset=offset, left=left), xp)
+            best = _Wells(w, xp.fmin(at_ends, values), ends, yields, offset, left)
+            best = pick_rows(best.values < old.values, best, old._replace(offset=offset, left=left), xp)
             if xp is not np:
-                return pick_rows(hope, found, at, xp), ~xp.any(hope)
-            for table, part in zip(at, found, strict=True):
+                return pick_rows(hope, best, at, xp), ~xp.any(hope)
+            for table, part in zip(at, best, strict=True):
                 table[rows] = part
             return at, False
 
@@ -355,10 +355,11 @@ class PointwiseMinimiser:
             w: (P, m) points of the grid.
             rows: (P,) which of the V·I minimisations they belong to.
             slope: (m,) added.
-            first: (P,) nothing was refined there yet.
+            first: (P,) flags: nothing was refined there yet.
 
         Returns:
-            (P, 1) minimisers, (P,) how they yield to an added slope, and whether w itself led there.
+            (P, 1) minimisers, (P,) their displacement per unit of added slope, and whether w itself led
+            there.
         """
         of = rows % len(self._every)
 
@@ -378,7 +379,7 @@ class PointwiseMinimiser:
     def _refine_all(
         self, w: Array, rows: np.ndarray, slope: Array, first: Array
     ) -> tuple[Array, Array, Array]:
-        """The same for several continuous controls, (P, c); first from where the last refinement ended."""
+        """The same for several continuous controls, (P, c), starting from the end of the last refinement."""
         xp, c, lower = self.xp, self.continuous, self.lower[None]
         width, of, before = self.upper[None] - lower, rows % len(self._every), self._last[rows]
 
@@ -406,13 +407,13 @@ class PointwiseMinimiser:
 
 
 def _larger(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """That of two bends which is larger in size, with its sign."""
+    """The one of two curvatures that is larger in magnitude."""
     return np.where(np.abs(one) >= np.abs(other), one, other)
 
 
 def _with_midpoints(table: np.ndarray, axis: int, between: Callable[..., np.ndarray]) -> np.ndarray:
-    """A table with a value between each two neighbours along an axis, as ``between`` makes it of both."""
-    known = np.moveaxis(table, axis, -1)
-    wider = np.empty((*known.shape[:-1], 2 * known.shape[-1] - 1), dtype=table.dtype)
-    wider[..., ::2], wider[..., 1::2] = known, between(known[..., :-1], known[..., 1:])
+    """A table with ``between(left, right)`` inserted between all neighbours along an axis."""
+    values = np.moveaxis(table, axis, -1)
+    wider = np.empty((*values.shape[:-1], 2 * values.shape[-1] - 1), dtype=table.dtype)
+    wider[..., ::2], wider[..., 1::2] = values, between(values[..., :-1], values[..., 1:])
     return np.moveaxis(wider, -1, axis)

@@ -1,4 +1,4 @@
-"""Multipliers at which budgets are met: of the nearest point exactly, elsewhere by safeguarded secants.
+"""Multipliers at which budgets are met: exact for projections, elsewhere by safeguarded secants.
 
 Both run under NumPy and under XLA (``loops``); ``attempt`` may then be traced.
 """
@@ -14,19 +14,19 @@ from optlearn._control.hamiltonian.loops import dot, pick, repeat
 
 Payload = TypeVar("Payload")
 
-_NEWTON_STEPS = 8  # towards the multiplier of a projection, before every second step halves its bracket
+_NEWTON_STEPS = 8  # for the multiplier of a projection, before every second step halves its bracket
 _HALVINGS = 60
 _ROUND_OFF = 1e-15  # of a mean of numbers up to 1
 
 
 class Trial(NamedTuple, Generic[Payload]):
-    """A multiplier, how much it misses its target by, and what was found with it.
+    """A multiplier, its excess over the target, and the result found with it.
 
     Attributes:
         multiplier: ν.
-        excess: over the target.
-        found: with it.
-        fall: of the excess, per unit of ν; 0: not known.
+        excess: excess over the target.
+        found: result with this multiplier.
+        fall: decrease of the excess per unit of ν; 0: unknown.
     """
 
     multiplier: float
@@ -36,18 +36,18 @@ class Trial(NamedTuple, Generic[Payload]):
 
 
 class _Search(NamedTuple, Generic[Payload]):
-    """A bracket of two trials, as far as there are any, and what is tried next.
+    """A bracket of up to two trials, and the next trial.
 
     Attributes:
-        next: multiplier to be tried.
+        next: multiplier to try next.
         low: the last trial with an excess ≥ 0.
         high: the last one with an excess < 0.
-        has_low: is there such a trial?
-        has_high: is there such a trial?
-        weight_low: excess of the lower end as secants count it.
-        weight_high: excess of the upper end as secants count it.
-        step: to go from the only end that there is.
-        side: of the last trial inside the bracket: 1 the lower, −1 the upper, 0 none yet.
+        has_low: does ``low`` exist?
+        has_high: does ``high`` exist?
+        weight_low: excess of the lower end as weighted in secants.
+        weight_high: excess of the upper end as weighted in secants.
+        step: step from the only end, while there is only one.
+        side: end that the last trial inside the bracket replaced: 1 lower, −1 upper, 0 none yet.
     """
 
     next: Any
@@ -75,21 +75,22 @@ def bracket_multiplier(
 ) -> tuple[Trial[Any], Trial[Any]]:
     """Two multipliers, as close as possible, between which a falling excess crosses zero.
 
-    Secant steps (Illinois), and bisections where those gain little: the excess may be smooth or jump.
+    Secant steps (Illinois), and bisections where these gain little: the excess may be smooth or jump.
 
     Args:
-        attempt: ν → excess (not rising with ν), anything to be kept, and how fast the excess falls if known.
-        start: where to look first.
-        step: how far to go from there, unless it is known how fast the excess falls.
+        attempt: ν → excess (not rising with ν), any result to keep, and the excess's rate of decrease if
+            known.
+        start: first trial.
+        step: first step from there, unless the rate of decrease is known.
         tolerance: size of an excess that counts as zero.
         narrow: width of the bracket, relative to ν, at which to stop.
         at_most: an excess below zero is allowed, with ν = 0.
-        evaluations: at most so many.
-        nothing: what is kept before the first trial; XLA needs to know its shape.
+        evaluations: maximum number of evaluations.
+        nothing: placeholder result before the first trial; XLA needs its shape.
         xp: array namespace.
 
     Returns:
-        Trials with excess ≥ 0 and with excess ≤ 0; one of them is near zero, or they are close.
+        Trials with excess ≥ 0 and ≤ 0; either one excess is near zero, or the trials are close.
     """
     lowest = pick(at_most, 0.0, -np.inf)
 
@@ -101,13 +102,13 @@ def bracket_multiplier(
         has_low, has_high = search.has_low | above, search.has_high | below
         bracketed, closing = has_low & has_high, search.has_low & search.has_high
 
-        # With one end only: on, and on. A little further than Newton's step, so as to end on the other side.
-        known = (new.fall > 0) & pick(search.has_low | search.has_high, False, True)
+        # With one end only, step outwards, slightly further than Newton's step, to end on the other side.
+        use_newton = (new.fall > 0) & pick(search.has_low | search.has_high, False, True)
         newton = 1.1 * abs(new.excess) / pick(new.fall > 0, new.fall, 1.0)
-        step = pick(known, newton, search.step)
+        step = pick(use_newton, newton, search.step)
         outwards = pick(above, new.multiplier + step, _larger(new.multiplier - step, lowest))
 
-        # Illinois: an end that stays twice counts half, or secants would keep it for ever.
+        # Illinois: an end that stays twice is weighted by half, or secants would keep it for ever.
         side = pick(closing, pick(above, 1, -1), 0)
         stayed = pick(closing & (side == search.side), 0.5, 1.0)
         weight_low = pick(closing & below, stayed * search.weight_low, low.excess)
@@ -124,7 +125,7 @@ def bracket_multiplier(
 
         size = _larger(abs(low.multiplier), abs(high.multiplier))
         close = bracketed & ((least <= tolerance) | (width <= narrow * size))
-        # Below the lowest multiplier that is allowed there is nothing to look for.
+        # No multiplier below the lowest one is allowed.
         ended = close | (abs(new.excess) <= tolerance) | (below & (new.multiplier == lowest))
         search = _Search(
             pick(bracketed, middle, outwards), low, high, has_low, has_high, weight_low, weight_high,
@@ -148,7 +149,7 @@ def _smaller(a: Any, b: Any) -> Any:
 
 
 def blend(low: Trial[Any], high: Trial[Any]) -> tuple[Any, Any]:
-    """The mixture of two trials' finds whose excess is zero, excess being linear in them; and ν."""
+    """The mixture of two trials' results with zero excess, the excess being linear in them; and ν."""
     spread = low.excess - high.excess
     share = pick(spread > 0, low.excess / pick(spread > 0, spread, 1.0), 0.0)
     share = _smaller(_larger(share, 0.0), 1.0)
@@ -177,14 +178,14 @@ def projection_multiplier(
     """The ν at which the mean over rows of row·P(y − ν row) equals the target, y (I, m), row (m,).
 
     P is the nearest point in the unit box or, with ``shares``, among entries ≥ 0 that add up to at most 1.
-    That mean is a falling, piecewise linear function of ν. Newton's method from a ``start`` nearby is on the
-    right piece, and then exact, after two or three steps; where it is not, its bracket is halved now and
-    then. A target out of reach gives a ν at which the mean is as near to it as can be.
+    The mean is a falling, piecewise linear function of ν. From a ``start`` nearby, Newton's method is on the
+    right piece, and hence exact, after two or three steps; otherwise its bracket is halved from time to time.
+    For a target out of reach, the mean at the returned ν is as near to it as possible.
     """
     count = len(y)
     size = xp.max(xp.abs(row))
     row, target = row / size, target / size
-    # Beyond these every entry is at the end that makes the mean largest, or smallest.
+    # Beyond these, every entry is at the bound that makes the mean largest or smallest.
     smallest = xp.min(xp.where(row == 0, 1.0, xp.abs(row)))
     reach = 2 * (xp.max(xp.abs(y)) + 1) / smallest
     a = xp.broadcast_to(row, y.shape)
@@ -193,14 +194,14 @@ def projection_multiplier(
     squares = a * a
 
     def mean(nu: Any) -> tuple[Any, Any]:
-        """The sum that is to be count · target, and how fast it falls."""
+        """The sum that must equal count · target, and its rate of decrease."""
         moved = y - nu * a
         if not shares:
             free = (moved > 0) & (moved < 1)
             return dot(a, xp.minimum(xp.maximum(moved, 0.0), 1.0)), dot(squares, free.astype(float))
         x = project_shares(moved, xp)
         free = (x > 0).astype(float)
-        # Entries of a full row fall by what they have in common with the others less.
+        # In a full row, the common part of all entries cancels.
         full = xp.sum(xp.maximum(moved, 0.0), axis=1) > 1
         common = xp.sum(a * free, axis=1) ** 2 / xp.maximum(xp.sum(free, axis=1), 1.0)
         return xp.sum(a * x), xp.sum(squares * free) - xp.sum(xp.where(full, common, 0.0))

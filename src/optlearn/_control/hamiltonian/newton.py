@@ -1,7 +1,7 @@
 """Newton's method for many small minimisations at once, safeguarded: in one variable, and in several.
 
 All of this runs under NumPy and under XLA (``loops``): x (P, …) has one row for each function, and callbacks
-are told which rows they are asked about.
+receive the indices of their rows.
 """
 
 from collections.abc import Callable
@@ -15,18 +15,18 @@ from optlearn._arrays import Array
 from optlearn._control.hamiltonian.loops import repeat, repeat_rows
 
 _STEPS = 60
-_BRACKETS = 4  # times as many steps, where one bracket follows another
-ARMIJO = 1e-4  # share of the promised fall that a step must bring
-_SHORTER = 0.25  # a step that does not lower a function enough is taken again, so much shorter
+_BRACKETS = 4  # factor of steps where one bracket follows another
+ARMIJO = 1e-4  # share of the promised decrease that a step must achieve
+_SHORTER = 0.25  # factor by which a step is shortened if it does not lower a function enough
 _SHORTEST = 1e-6
-_FLAT = 1e-13  # curvatures below this share of the largest count as none
+_FLAT = 1e-13  # curvatures below this share of the largest count as zero
 _ROUND_OFF = 1e-15  # of a function, relative to its size
-_QUIET = 2  # steps that win no more than round-off, after which there is nothing left to find
-_SWEEPS = 7  # over all pairs of axes: their angles are squared in each
+_QUIET = 2  # steps in a row that gain no more than round-off before a search ends
+_SWEEPS = 7  # sweeps over all pairs of axes; convergence is quadratic
 
 
 class _Bracketed(NamedTuple):
-    """Points x (P,), each in a bracket that began as left to right and has shrunk to low to high."""
+    """Points x (P,), each in a bracket that began as [left, right] and has shrunk to [low, high]."""
 
     x: Array
     left: Array
@@ -47,20 +47,20 @@ def stationary(
     precision: float,
     xp: ModuleType = np,
 ) -> tuple[Array, Array]:
-    """Where functions of one variable stop falling, downhill from where they start.
+    """Local minimisers of functions of one variable, downhill from the first trials.
 
     Args:
         derivatives: x (p,), which functions → first and second derivatives (p,).
         x: (P,) first trials.
-        bounds: of x.
+        bounds: bounds of x.
         reach: (P,) half the length of the bracket around a trial. A function that still falls at the end of
             its bracket gets another one there.
-        precision: a step of Newton's method that is shorter than this is the last.
+        precision: the first Newton step shorter than this is the last.
         xp: array namespace.
 
     Returns:
-        (P,) stationary points, or bounds towards which the functions fall; and (P,) by how much
-        they move when a slope is added, per unit of it.
+        (P,) stationary points, or bounds towards which the functions fall; and (P,) their displacement
+        per unit of added slope.
     """
     bottom, top = bounds
 
@@ -77,14 +77,14 @@ def stationary(
         newton = xp.where(bent, x - first / xp.where(bent, second, 1.0), xp.where(rising, -np.inf, np.inf))
         newton = xp.where(first == 0, x, newton)
         trial = xp.clip(newton, low, high)
-        # An end that was tried already, and lies uphill, is no place to go again.
+        # Do not return to an end that was tried already and lies uphill.
         again = ((trial <= low) & tested_low) | ((trial >= high) & tested_high)
         near = xp.abs(newton - x) <= precision
         inside = near & bent & (trial == newton)
         yields = xp.where(inside, -1 / xp.where(inside, second, 1.0), 0.0)
         x = xp.where(again & ~near, (low + high) / 2, trial)
         over = near | (high - low <= precision)
-        # A valley goes on beyond its bracket where the grid, half-way, did not see its bottom.
+        # A valley extends beyond its bracket if the coarser grid missed its bottom.
         beyond = over & (((x == left) & (left > bottom)) | ((x == right) & (right < top)))
         if xp is not np or beyond.any():
             new_left, new_right = bracket(x, rows)
@@ -101,7 +101,7 @@ def stationary(
 
 
 class _Descending(NamedTuple):
-    """Points x (P, c), what the functions are there, and the trial that comes next."""
+    """Points x (P, c), the functions there, and the next trial."""
 
     x: Array
     value: Array
@@ -124,15 +124,15 @@ def lowest_in_box(
 ) -> Array:
     """Minimise functions of several variables over the unit box, all variables at once.
 
-    One variable after the other would creep along a valley that no axis follows, as that of a learning rate
-    and a batch size that matter by η²/B nearly alone.
+    Optimising one variable after the other would creep along a valley that is not parallel to an axis, such
+    as that of a learning rate and a batch size, of which nearly only η²/B matters.
 
     Args:
         expand: x (p, c), which functions → values (p,), gradients (p, c), Hessians (p, c, c).
         x: (P, c) first trials.
         reach: (P,) longest step along an axis of a function's Hessian.
         precision: of x.
-        size: (P,) of the functions, which their round-off is a part of.
+        size: (P,) magnitude of the functions, which sets their round-off.
         xp: array namespace.
 
     Returns:
@@ -157,7 +157,7 @@ def lowest_in_box(
 
     count, c = x.shape
     none = xp.zeros(count)
-    # The first trial is where it starts: anything is lower than infinity.
+    # The first trial is always accepted: anything is lower than infinity.
     start = _Descending(
         x, none + np.inf, xp.zeros((count, c)), xp.zeros((count, c, c)), x, none, none + 1.0, none.astype(int)
     )
@@ -165,19 +165,19 @@ def lowest_in_box(
 
 
 def _newton(x: Array, slope: Array, hessian: Array, reach: Array, xp: ModuleType) -> Array:
-    """(P, c) Newton steps downhill in the variables that are not held by a bound."""
+    """(P, c) downhill Newton steps in the variables that no bound holds."""
     free = ~(((x <= 0) & (slope > 0)) | ((x >= 1) & (slope < 0)))
     step = xp.zeros_like(x)
     for _ in range(x.shape[1]):
         both = free[:, :, None] & free[:, None, :]
         bends, axes = eigen(xp.where(both, hessian, np.eye(x.shape[1])[None]), xp)
         along = xp.sum(axes * xp.where(free, slope, 0.0)[:, :, None], axis=1)
-        # Downhill whatever the sign of the curvature; where there is none, as far as allowed.
+        # Downhill whatever the sign of the curvature; without curvature, as far as allowed.
         bends = xp.abs(bends)
         bends = xp.maximum(bends, xp.maximum(_FLAT * xp.max(bends, axis=1, keepdims=True), 1e-300))
         step = xp.sum(axes * xp.clip(-along / bends, -reach, reach)[:, None, :], axis=2)
-        # A valley may lead out of the box, although its side falls into it: without this variable then, since
-        # the others' part of the step need not lead downhill.
+        # A valley may lead out of the box although its side falls into it. Then fix this variable, since the
+        # others' part of the step need not lead downhill.
         out = free & (((x <= 0) & (step < 0)) | ((x >= 1) & (step > 0)))
         if xp is np and not out.any():
             break
@@ -186,10 +186,10 @@ def _newton(x: Array, slope: Array, hessian: Array, reach: Array, xp: ModuleType
 
 
 def _within(x: Array, step: Array, slope: Array, xp: ModuleType) -> tuple[Array, Array]:
-    """(P, c) what of steps stays in the box, and by how much (P,) it promises to lower the functions.
+    """(P, c) the part of each step inside the box, and the decrease (P,) that it promises.
 
-    A step that leaves the box is clipped; in a valley at an angle that may lead up its side. Where it wins
-    more, the step is followed as far as the first bound, and no further.
+    A step that leaves the box is clipped; in an oblique valley this may lead up the side of the valley. Where
+    it gains more, the step is instead followed only as far as the first bound.
     """
     moved = xp.clip(x + step, 0.0, 1.0) - x
     promise = -xp.sum(slope * moved, axis=1)
@@ -208,8 +208,8 @@ def _within(x: Array, step: Array, slope: Array, xp: ModuleType) -> tuple[Array,
 def eigen(matrices: Array, xp: ModuleType = np) -> tuple[Array, Array]:
     """Eigenvalues (P, c), in no order, and eigenvectors (P, c, c), as columns, of small symmetric matrices.
 
-    By Jacobi's rotations, which are the same few operations on all P matrices: a library's function would
-    be a call for each of them under XLA. One rotation is all for c = 2.
+    Jacobi rotations are the same few operations on all P matrices, while under XLA a library function would
+    be called for each matrix. For c = 2, one rotation suffices.
     """
     c = matrices.shape[1]
     entries = [[matrices[:, i, j] for j in range(c)] for i in range(c)]

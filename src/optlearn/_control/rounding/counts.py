@@ -1,4 +1,4 @@
-"""From shares to values: how many intervals each value gets, and which, within limits."""
+"""From shares to values: how many intervals each value gets, and which ones, within limits."""
 
 from fractions import Fraction
 
@@ -8,12 +8,12 @@ from optlearn._control.budgets import Budget
 from optlearn._control.controls import Control
 from optlearn._errors import BudgetError
 
-# Combinations of counts that are tried at a time, at most.
+# Maximum number of combinations of counts tried at a time.
 SEARCHED = 2_000_000
 
 
 def value_counts(name: str, control: Control, budgets: tuple[Budget, ...], intervals: int) -> np.ndarray:
-    """(n,) intervals that each value must get; −1 where no budget says exactly.
+    """(n,) intervals that each value must get; −1 where no budget fixes this.
 
     Raises:
         SpecificationError: an equal share that ``intervals`` intervals cannot hold exactly.
@@ -29,16 +29,16 @@ def value_counts(name: str, control: Control, budgets: tuple[Budget, ...], inter
             first, last = control.values
             shares = {first: (budget.mean - last) / (first - last)}
         for value, share in shares.items():
-            wanted = share * intervals
-            if abs(wanted - round(wanted)) > 1e-6:
-                below = int(wanted) / intervals
+            exact_count = share * intervals
+            if abs(exact_count - round(exact_count)) > 1e-6:
+                below = int(exact_count) / intervals
                 raise BudgetError(
                     f"{intervals} intervals cannot hold a share of exactly {share:g} of "
-                    f"{name} = {value:g} ({wanted:g} intervals). Choose a multiple of "
+                    f"{name} = {value:g} ({exact_count:g} intervals). Choose a multiple of "
                     f"{Fraction(share).limit_denominator(10_000).denominator} intervals, or a share such as "
                     f"{below:.6g}."
                 )
-            counts[control.values.index(float(value))] = round(wanted)
+            counts[control.values.index(float(value))] = round(exact_count)
     settled = counts >= 0
     if (~settled).sum() == 1:
         counts[~settled] = intervals - counts[settled].sum()
@@ -51,7 +51,7 @@ def nearest_counts(
     """(n,) whole numbers of intervals that meet all budgets, nearest to the totals (n,).
 
     Raises:
-        SpecificationError: no whole numbers do.
+        SpecificationError: no whole numbers meet them.
     """
     n, intervals = len(totals), round(float(totals.sum()))
     constraints = [
@@ -60,7 +60,7 @@ def nearest_counts(
         if budget.control == name
         for row, target in budget.rows(control)
     ]
-    # Relaxed shares meet the budgets, so whole numbers that do are near, if there are any.
+    # Relaxed shares meet the budgets, so whole numbers that do so are close, if there are any.
     best, distance, reach = None, np.inf, 1
     while distance > reach and reach <= 2 * intervals and (2 * reach + 2) ** (n - 1) <= SEARCHED:
         steps = np.arange(-reach, reach + 2)
@@ -100,7 +100,7 @@ def check_limits(name: str, control: Control, counts: np.ndarray, dwell: int) ->
 
 
 def limit_switches(chosen: np.ndarray, most: int) -> np.ndarray:
-    """Drop the shortest phases, one by one, until the value changes at most ``most`` times."""
+    """Drop the shortest phases one by one until the value changes at most ``most`` times."""
     chosen = chosen.copy()
     while switches(chosen) > most:
         bounds = phase_bounds(chosen)
@@ -115,8 +115,8 @@ def repair(chosen: np.ndarray, counts: np.ndarray, cost: np.ndarray) -> np.ndarr
     chosen = chosen.copy()
     n = cost.shape[1]
     for _ in range(len(chosen)):
-        have = np.bincount(chosen, minlength=n)
-        surplus = np.where(counts >= 0, have - counts, 0)
+        present = np.bincount(chosen, minlength=n)
+        surplus = np.where(counts >= 0, present - counts, 0)
         if not surplus.any():
             break
         options = []
@@ -142,26 +142,26 @@ def shortest_phase(chosen: np.ndarray) -> int:
 
 
 def phase_bounds(chosen: np.ndarray) -> np.ndarray:
-    """Where phases begin, and where the last one ends."""
+    """Beginnings of phases, and the end of the last one."""
     return np.concatenate([[0], np.flatnonzero(np.diff(chosen)) + 1, [len(chosen)]])
 
 
 def sum_up(shares: np.ndarray, counts: np.ndarray, dwell: int = 1) -> np.ndarray:
-    """(I,) numbers of the values chosen so that their running totals follow the shares (I, n).
+    """(I,) indices of values whose running totals follow the shares (I, n).
 
-    Each interval gets the value that lags furthest behind its cumulative share. A value with a
-    count stops when it has it, so counts are met exactly; a value once chosen is kept for ``dwell``
-    intervals as long as counts allow.
+    Each interval gets the value that lags furthest behind its cumulative share. A value with a count is not
+    used beyond it, so counts are met exactly; a value once chosen is kept for ``dwell`` intervals as long as
+    counts allow.
     """
     intervals, n = shares.shape
     caps = np.where(counts >= 0, counts, intervals)
-    wanted = np.cumsum(shares, axis=0)
+    cumulative = np.cumsum(shares, axis=0)
     chosen = np.zeros(intervals, dtype=int)
     used = np.zeros(n, dtype=int)
     kept = 0
     for i in range(intervals):
-        lag = wanted[i] - used
-        # Counts that need every interval that is left must not wait.
+        lag = cumulative[i] - used
+        # Values that need all remaining intervals take precedence.
         owed = np.where(counts >= 0, counts - used, 0)
         possible = (used < caps) & ((owed > 0) | (owed.sum() < intervals - i))
         best = int(np.argmax(np.where(possible, lag, -np.inf)))
@@ -178,7 +178,7 @@ def sum_up(shares: np.ndarray, counts: np.ndarray, dwell: int = 1) -> np.ndarray
 def whole_numbers(values: np.ndarray, bounds: tuple[float, float] = (-np.inf, np.inf)) -> np.ndarray:
     """(I,) whole numbers whose running totals stay within ½ of those of ``values`` (I,).
 
-    Where that needs numbers beyond the whole ``bounds``, others make up for them, nearest first: the
+    Where that needs numbers beyond the whole ``bounds``, other entries compensate, nearest first, so the
     sum is kept.
     """
     totals = np.round(np.cumsum(values) + 1e-9)

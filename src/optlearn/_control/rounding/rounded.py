@@ -1,4 +1,4 @@
-"""Schedules of admissible values from relaxed ones: rounding, then a search nearby."""
+"""Schedules of admissible values from relaxed ones: rounding, then a local search."""
 
 from dataclasses import dataclass
 
@@ -23,9 +23,9 @@ from optlearn._control.solvers.starts import neutral
 from optlearn._control.weighing import Penalised
 from optlearn._errors import SpecificationError
 
-# Times all multipliers together, which are those of shares: whole values have larger ones.
+# Factor on the sum of multipliers: those are for shares, and pure values have larger multipliers.
 PRICE = 100.0
-# Operations that a search may spend on curvature: some seconds.
+# Operations that a search may spend on curvature: a few seconds.
 CURVATURE_OPERATIONS = 400_000_000
 
 
@@ -39,7 +39,7 @@ class Rounded:
 
 
 def check_grid(compiled: CompiledProblem, intervals: int) -> None:
-    """Raise if the grid cannot hold the discrete budgets exactly, or within the limits."""
+    """Raise if the grid cannot hold the discrete budgets exactly within the limits."""
     guess = neutral(compiled, intervals).w
     for name in compiled.problem.discrete:
         levels = _Levels(compiled, intervals, name)
@@ -49,12 +49,12 @@ def check_grid(compiled: CompiledProblem, intervals: int) -> None:
                 f"training, {compiled.problem.horizon:g}"
             )
         counts = levels.exact_counts
-        levels.nearest_counts(guess)  # raises if there are none
+        levels.nearest_counts(guess)  # raises if none exist
         check_limits(name, levels.control, counts, levels.dwell)
 
 
 def keeping_limits(rollout: Rollout, w: np.ndarray, theta: np.ndarray, weights: np.ndarray | None) -> Rollout:
-    """The same passes, with a price on limits and paths that are broken, above their multipliers (K,)."""
+    """The same passes with a price on violated limits and paths, above their multipliers (K,)."""
     weighing = weighing_on(rollout)
     if weighing is None or not weighing.limits:
         return rollout
@@ -66,8 +66,8 @@ def keeping_limits(rollout: Rollout, w: np.ndarray, theta: np.ndarray, weights: 
 def round_controls(rollout: Rollout, w: np.ndarray, theta: np.ndarray, polish: bool = True) -> Rounded:
     """Round every discrete control of w (I, m), re-optimise the rest, and search nearby.
 
-    Controls are rounded one after the other, each with the ones before it already rounded, so that what a
-    value costs is known at the schedule that it will be part of.
+    Controls are rounded one after the other, each with the previous ones already rounded, so that the cost of
+    a value is computed at the schedule that it will be part of.
     """
     names = rollout.compiled.problem.discrete
     levels = {name: _Levels(rollout.compiled, rollout.intervals, name) for name in names}
@@ -87,13 +87,13 @@ def round_controls(rollout: Rollout, w: np.ndarray, theta: np.ndarray, polish: b
 
 
 def whole_schedule(rollout: Rollout, w: np.ndarray, theta: np.ndarray) -> Rounded | None:
-    """The best whole numbers for the controls that ask for them, means kept; None: no such."""
+    """The best whole numbers for controls with ``whole_numbers``, keeping means; None without any."""
     problem, blocks = rollout.compiled.problem, rollout.compiled.relaxation.blocks
-    wanted = {name: control for name, control in problem.controls.items() if control.whole_numbers}
-    if not wanted:
+    whole = {name: control for name, control in problem.controls.items() if control.whole_numbers}
+    if not whole:
         return None
     w, objective = w.copy(), np.inf
-    for name, control in wanted.items():
+    for name, control in whole.items():
         column = blocks[name].start
         bounds = (np.ceil(control.lower), np.floor(control.upper))
         w[:, column] = whole_numbers(w[:, column], bounds)
@@ -103,7 +103,7 @@ def whole_schedule(rollout: Rollout, w: np.ndarray, theta: np.ndarray) -> Rounde
 
 
 class _Levels:
-    """One discrete control as levels (I,): the number of its value in each of I intervals."""
+    """One discrete control as levels (I,): the index of its value in each of I intervals."""
 
     def __init__(self, compiled: CompiledProblem, intervals: int, name: str) -> None:
         self.name, self.intervals = name, intervals
@@ -115,7 +115,7 @@ class _Levels:
 
     @property
     def exact_counts(self) -> np.ndarray:
-        """(n,) intervals that each value must get; −1 where no budget says exactly."""
+        """(n,) intervals that each value must get; −1 where no budget fixes this."""
         return value_counts(self.name, self.control, self.budgets, self.intervals)
 
     def nearest_counts(self, w: np.ndarray) -> np.ndarray:
@@ -134,7 +134,7 @@ class _Levels:
         return np.asarray(rollout.run(w, theta).gradient[:, self.block] @ self.control.vertices.T)
 
     def admissible(self, chosen: np.ndarray) -> bool:
-        """Do levels respect the control's budgets and limits?"""
+        """Do levels keep the control's budgets and limits?"""
         most = self.control.max_switches
         if (most is not None and switches(chosen) > most) or shortest_phase(chosen) < self.dwell:
             return False
@@ -168,9 +168,9 @@ class _Levels:
         starts: list[np.ndarray],
         enough: float = -np.inf,
     ) -> np.ndarray | None:
-        """The best levels near the starts, judged by the exact objective; None if limits allow no start.
+        """The best levels near the starts by the exact objective; None if limits allow no start.
 
-        What is below ``enough`` is searched less thoroughly.
+        Objectives below ``enough`` are searched less thoroughly.
         """
 
         def evaluate(levels: np.ndarray) -> float:

@@ -1,12 +1,11 @@
 """Local search among schedules of admissible values, judged by the exact objective.
 
-A search moves to the first neighbour that is better, again and again. The adjoint gives the first-order
-effect of every move, so the promising ones are found without trying them all; each is then tried. Without
-limits on switches or dwell, neighbours exchange the values of two intervals, and where none of these is
-better, those of up to four, by what gradients after every single change say of changes together
-(``exchange``); whole numbers move by one (``shift``). With limits phases are few, and the neighbours are
-schedules with edges of phases moved by any number of intervals, phases dropped, or phases added at the
-beginning or the end, in pairs that keep the budget (``search_phases``).
+A search moves to the first better neighbour again and again. The adjoint gives the first-order effect of
+every move, so promising moves are found without trying all; only these are evaluated. Without limits on
+switches or dwell, neighbours exchange the values of two intervals and, if none of these is better, of up to
+four, ranked by the gradients after every single change (``exchange``); whole numbers move by one (``shift``).
+With limits there are few phases, and neighbours have edges of phases moved by any number of intervals, phases
+dropped, or phases added at the beginning or the end, in pairs that keep the budget (``search_phases``).
 """
 
 import sys
@@ -22,23 +21,23 @@ if TYPE_CHECKING:
     from optlearn._control.compiled import Rollout
     from optlearn._control.hamiltonian.interval import IntervalHamiltonian
 
-# Of levels (I,), the number of a discrete control's value in each interval: their objective, the first-order
-# cost (I, n) of each value in each interval, and whether they respect budgets and limits.
+# Functions of levels (I,), the index of a discrete control's value in each interval: their objective, the
+# first-order cost (I, n) of each value in each interval, and whether they keep budgets and limits.
 Evaluate: TypeAlias = Callable[[np.ndarray], float]
 Slopes: TypeAlias = Callable[[np.ndarray], np.ndarray]
 Admissible: TypeAlias = Callable[[np.ndarray], bool]
 
-# Exchanges tried before a search gives up, the least gain that counts, and improvements at most.
+# Exchanges tried before a search gives up, the smallest gain that counts, and the maximum of improvements.
 TRIES = 12
 GAIN = 1e-13
 ROUNDS = 400
-# Intervals of each value that are looked at for exchanges.
+# Intervals of each value considered for exchanges.
 WIDTH = 10
-# Changes together, sets of them that are extended by one more, and sets of each size that are tried.
+# Maximum size of a set of changes, number of sets that are extended by one, and sets tried of each size.
 TOGETHER = 4
 BEAM = 128
 TRIES_TOGETHER = 128
-# Orders of values that are tried, and how many of the best schedules are searched from.
+# Number of value orders tried, and number of best schedules that a search starts from.
 ORDERS = 64
 SEARCHED = 4
 
@@ -49,7 +48,7 @@ def _descend(
     neighbours: Callable[[np.ndarray], Iterable[np.ndarray]],
     rounds: int = ROUNDS,
 ) -> tuple[np.ndarray, float]:
-    """A schedule that none of its neighbours improves, and its objective."""
+    """A schedule that no neighbour improves, and its objective."""
     schedule, best = start, evaluate(start)
     for _ in range(rounds):
         for trial in neighbours(schedule):
@@ -82,10 +81,10 @@ def exchange(
         evaluate: levels → objective.
         slopes: levels → (I, n) first-order cost of each value in each interval.
         keep_counts: only swap intervals (true), or also change single ones.
-        admissible: whether levels respect budgets and limits.
+        admissible: whether levels keep budgets and limits.
         curved: how often changes of several intervals may be ranked by curvature, which takes a gradient
             for every single change.
-        enough: objective below which this is not worth it.
+        enough: objective below which the ranking by curvature is skipped.
     """
     left = curved
 
@@ -101,7 +100,7 @@ def exchange(
 
 
 def _exchanges(levels: np.ndarray, cost: np.ndarray, keep_counts: bool) -> Iterator[np.ndarray]:
-    """The most promising neighbours, best first-order change first."""
+    """The most promising neighbours, sorted by their first-order change."""
     n = cost.shape[1]
     change = cost - np.take_along_axis(cost, levels[:, None], axis=1)
     edges = phase_bounds(levels)[1:-1]
@@ -109,7 +108,7 @@ def _exchanges(levels: np.ndarray, cost: np.ndarray, keep_counts: bool) -> Itera
     beside = np.isin(np.arange(len(levels)), [edges - 1, edges])
     ranked: list[tuple[float, tuple[int, ...], tuple[int, ...]]] = []
     for a, b in combinations(range(n), 2):
-        # Intervals at a that would gain most by b, and the reverse.
+        # Intervals at a that would gain most from b, and the reverse.
         gaining = [_lowest(np.where(levels == v, change[:, u], np.inf)) for v, u in ((a, b), (b, a))]
         at_edges = [np.flatnonzero(beside & (levels == v)).tolist() for v in (a, b)]
         for ups, downs in (gaining, at_edges):
@@ -128,10 +127,10 @@ def _exchanges(levels: np.ndarray, cost: np.ndarray, keep_counts: bool) -> Itera
 def _changes_together(
     levels: np.ndarray, cost: np.ndarray, evaluate: Evaluate, slopes: Slopes, admissible: Admissible
 ) -> Iterator[np.ndarray]:
-    """The best change of one to four intervals, of those that a quadratic model of the objective likes.
+    """The best change of one to four intervals among those favoured by a quadratic model.
 
-    What a change is worth alone is exact, and what it is worth beside another is told by how the other
-    changes its slope. So a switch that moves, whose two changes cancel to first order, is seen.
+    The effect of a single change is exact, and the interaction of two follows from how one changes the slope
+    of the other. This detects moving a switch, whose two changes cancel to first order.
     """
     every, n = np.arange(len(levels)), cost.shape[1]
     changes = [(i, v) for i in every for v in range(n) if v != levels[i]]
@@ -146,7 +145,7 @@ def _changes_together(
         trial = levels.copy()
         trial[i] = v
         alone[k], slope[k] = evaluate(trial) - now, of_changes(slopes(trial)) - first
-    # Not twice in one interval, and nothing under which the dynamics run away.
+    # Not twice in one interval, and no change under which the dynamics diverge.
     alone[~np.isfinite(alone)] = np.inf
     beside = (slope + slope.T) / 2
     beside[~np.isfinite(beside) | (places[:, None] == places)] = np.inf
@@ -158,24 +157,24 @@ def _changes_together(
             trial[places[members]] = values[members]
         tried += [trial for trial in trials if admissible(trial)]
         if size % 2 == 0:
-            # The model is the less to be trusted the more it adds up: small sets come first.
+            # The model is less reliable for larger sets: small sets come first.
             yield from sorted(tried, key=evaluate)[:1]
         best = np.argsort(worth)[:BEAM]
         longer = worth[best, None] + alone + beside[sets[best]].sum(axis=1)  # (BEAM, changes)
-        # Every set once: in the order of its members.
+        # Generate every set once, with sorted members.
         longer[sets[best].max(axis=1)[:, None] >= np.arange(len(changes))] = np.inf
         rows, members = np.nonzero(np.isfinite(longer))
         sets, worth = np.column_stack([sets[best[rows]], members]), longer[rows, members]
 
 
 def _lowest(values: np.ndarray) -> list[int]:
-    """Places of the few lowest finite values."""
+    """Indices of the few lowest finite values."""
     return [int(i) for i in np.argsort(values)[:WIDTH] if np.isfinite(values[i])]
 
 
 # --- whole numbers --------------------------------------------------------------------------------
 
-# What a move promises to change, and by how much which intervals.
+# The predicted change of a move, and the intervals that it changes by how much.
 _Move: TypeAlias = tuple[float, list[tuple[int, float]]]
 
 
@@ -190,9 +189,9 @@ def shift(
 ) -> tuple[np.ndarray, float]:
     """Improve whole numbers in one column of w (I, m) by steps of one, in pairs to keep the sum.
 
-    A step of one may be long: what it changes on an interval is told by the Hamiltonian there, not its slope.
+    A step of one may be large, so its effect on an interval is computed from the Hamiltonian, not its slope.
     """
-    from optlearn._control.hamiltonian.interval import IntervalHamiltonian  # batches need no CasADi
+    from optlearn._control.hamiltonian.interval import IntervalHamiltonian  # batches do not need CasADi
 
     def neighbours(w: np.ndarray) -> Iterator[np.ndarray]:
         rolled = rollout.run(w, theta)
@@ -214,7 +213,7 @@ def shift(
 
 
 def _together(moves: list[_Move]) -> list[list[_Move]]:
-    """Promising moves that do not touch each other, all at once; then half of them, and so on."""
+    """Promising moves of different intervals, all at once; then half of them, and so on."""
     taken: list[_Move] = []
     for promise, changes in moves:
         used = {place for _, others in taken for place, _ in others}
@@ -227,7 +226,7 @@ def _together(moves: list[_Move]) -> list[list[_Move]]:
 def _changes(
     along: "IntervalHamiltonian", w: np.ndarray, column: int, amount: float, bounds: tuple[float, float]
 ) -> np.ndarray:
-    """(I,) what the Hamiltonian changes by if w (I, m) does in a column; infinite beyond bounds."""
+    """(I,) change of the Hamiltonian if a column of w (I, m) changes; infinite beyond bounds."""
     changed, every = w.copy(), np.arange(len(w))
     changed[:, column] = np.clip(w[:, column] + amount, *bounds)
     by = along.value(changed, every) - along.value(w, every)
@@ -264,7 +263,7 @@ def search_phases(
 
 
 def _moved_phases(levels: np.ndarray, cost: np.ndarray) -> Iterator[np.ndarray]:
-    """Levels after one move, or after two of equal length that keep the counts; by first order."""
+    """Levels after one move, or after two of equal length that keep the counts; sorted to first order."""
     I, n = cost.shape  # noqa: E741
     bounds = phase_bounds(levels)
     phases = np.diff(bounds)
@@ -298,16 +297,16 @@ def _moved_phases(levels: np.ndarray, cost: np.ndarray) -> Iterator[np.ndarray]:
 def first_schedules(
     shares: np.ndarray, counts: np.ndarray, cost: np.ndarray, dwell: int, most: int | None
 ) -> list[np.ndarray]:
-    """Levels (I,) to start from: constants, rounded shares (I, n) of fewer and fewer phases, and all orders.
+    """Initial levels (I,): constants, rounded shares (I, n) with fewer and fewer phases, and all orders.
 
-    Where no budget asks for counts, limits may allow nothing of these but constants.
+    Without counts from a budget, limits may allow only the constants among these.
 
     Args:
         shares: (I, n) relaxed shares.
         counts: (n,) intervals of each value.
         cost: (I, n) first-order cost of each value, by which edges are moved to meet counts.
-        dwell: intervals that a value is kept.
-        most: switches at most.
+        dwell: minimum number of intervals that a value is kept.
+        most: maximum number of switches.
     """
     n = shares.shape[1]
     rounded = [sum_up(shares, counts), sum_up(shares, counts, dwell)]
@@ -326,7 +325,7 @@ def first_schedules(
 
 
 def _in_order(order: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
-    """Levels with phases of the values in ``order``, equally long for each value; none if it lacks one."""
+    """Levels with phases of the values in ``order``, equally long for each value; empty if one is missing."""
     times = np.bincount(order, minlength=len(counts))
     if np.any((times > 0) != (counts > 0)):
         return []

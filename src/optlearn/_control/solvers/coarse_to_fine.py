@@ -1,8 +1,9 @@
-"""Descents from several starts where passes take long: most of them have a coarse quadrature, or fewer steps.
+"""Descents from several starts where passes take long: most use a coarse quadrature or fewer steps.
 
-A coarse quadrature, and half of the steps if these are enough, tell starts apart. Only the best goes on with
-the fine quadrature, and those that the difference of both may have put behind it. On its way most passes are
-coarse as well: they are corrected by a few fine ones. Besides starts there are hops from the best of them.
+A coarse quadrature, with half of the steps if these suffice, is enough to rank starts. Only the best
+continues with the fine quadrature, along with those that the difference between the quadratures may have put
+behind it. Even then most passes are coarse and are corrected by a few fine ones. Hops from the best run add
+more starts.
 """
 
 from collections.abc import Sequence
@@ -18,12 +19,13 @@ from optlearn._control.solvers.descent import MAX_ITERATIONS, Descent
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._control.solvers.hops import Hop, Hops
 
-_CORRECTED = 80  # passes at most with a coarse objective whose gradient is corrected by the fine one
-_SETTLED = 0.1  # of the tolerance: corrections that promise no more are not worth a pass with the fine rule
-_MANY_STEPS, _TOLD_APART = 8, 1e-4  # steps in an interval; what half as many may change of an objective
+_CORRECTED = 80  # maximum passes with a coarse objective whose gradient is corrected by the fine one
+_SETTLED = 0.1  # of the tolerance: smaller promised gains are not worth a fine pass
+# Steps in an interval, half of which may be enough, and the change of an objective that is allowed to these.
+_MANY_STEPS, _TOLD_APART = 8, 1e-4
 _LOOSE = 5  # times the tolerance, to tell starts apart: a gap is far above the improvement left
 _HOP_TOLERANCE = 1e-4  # as coarse as a brief look is
-_BESIDE = 0.05  # of a control's range: ends of two runs that are as near as this are in one basin
+_BESIDE = 0.05  # of a control's range: ends of two runs that are this close lie in one basin
 
 
 class Descend(Protocol):
@@ -35,7 +37,7 @@ class Descend(Protocol):
 
 
 class _Went(NamedTuple):
-    """A run, and where it began."""
+    """A run and its start."""
 
     start: Start
     end: Run
@@ -46,11 +48,11 @@ class CoarseToFine:
     """Descents from the starts of one problem.
 
     Attributes:
-        descend: from one start, on any grid of steps and with any quadrature.
+        descend: runs from one start, on any grid of steps and with any quadrature.
         fine: passes under the fine quadrature.
-        accurate: with a coarse one, if there is one, and as many steps.
-        tolerance: of the gap, relative to the objective.
-        most: passes of a correction's descent.
+        accurate: passes with a coarse quadrature, if there is one, and as many steps.
+        tolerance: tolerance of the gap, relative to the objective.
+        most: maximum passes of a correction's descent.
     """
 
     descend: Descend
@@ -64,10 +66,10 @@ class CoarseToFine:
     _from_there: dict[Any, Run] = field(init=False, default_factory=dict)
 
     def run_all(self, starts: Sequence[Start]) -> list[Run]:
-        """One run from each start, and some from beside the best of them.
+        """One run from each start, and some from the neighbourhood of the best.
 
-        The best goes on with the fine quadrature, unless a rival of an earlier call was no worse. After an
-        interruption, or where all steps lead astray, the last run says so.
+        The best continues with the fine quadrature, unless a rival from an earlier call was no worse. After
+        an interruption, or if all steps lead astray, the last run's outcome says so.
         """
         rival = starts[0].rival
         if rival is not None and rival.coarse is not None:
@@ -80,7 +82,7 @@ class CoarseToFine:
             self._settle()
         if self._failed:
             return self._ends
-        # What came back is where it came from.
+        # Hops that returned are in the basin that they came from, and do not count.
         first = lowest([end for end in self._ends if end.counts])
         if (
             rival is not None
@@ -94,7 +96,7 @@ class CoarseToFine:
             doubt = 2 * abs(self.fine.objective(first.w, first.theta) - level)
         runs: list[Run] = []
         confirmed = False
-        # Of those that agree, the one that has gone on comes first.
+        # Among those that agree, the continued one comes first.
         for end in sorted(self._ends, key=lambda end: (end is not first, end.objective)):
             behind = max(0.0, end.objective - level)
             doubtful = end.counts and agreement(level) < behind <= doubt and not best.interrupted
@@ -109,11 +111,11 @@ class CoarseToFine:
         return sorted(runs, key=lambda run: run.interrupted)
 
     def nearer(self, start: Start) -> Start:
-        """Nearer to the optimum under the fine quadrature, by passes of which only a few are with it.
+        """Move towards the optimum under the fine quadrature, using only a few fine passes.
 
-        Both quadratures have almost the same curvature. The coarse objective, tilted so that its gradient is
-        right where we are, leads to where the fine one is lowest, up to the difference in curvature; from
-        there the tilt is corrected.
+        Both quadratures give almost the same curvature. The coarse objective, tilted to have the fine
+        gradient at the present point, leads to the minimum of the fine one, up to the difference in
+        curvature; there the tilt is updated.
 
         References:
             R. M. Lewis, S. G. Nash, *Model problems for the multigrid optimization of systems governed by
@@ -121,8 +123,8 @@ class CoarseToFine:
         """
         if self.accurate is self.fine:
             return start
-        left, before = _CORRECTED, np.inf  # in valleys along which passes creep, more of them would not pay
-        # Steps that led here are enough to see what rules differ by.
+        left, before = _CORRECTED, np.inf  # where passes creep along a valley, more of them would not pay off
+        # The steps that led here suffice for the difference of the quadratures.
         few = self.fine if start.tilt is None else with_fewer_steps(self.fine, start.w, start.theta)
         crude = few.coarser() or few
 
@@ -146,8 +148,8 @@ class CoarseToFine:
                 break
             level = reached
             start = replace(start, w=w, theta=theta, curvature=descent.curvature, tilt=corrected)
-            # What is left, by the curvature of the coarse rule; each round leaves far less than the one
-            # before, unless gradients jump, where a loss bends.
+            # The remaining gain, by the coarse curvature; it shrinks quickly from round to round unless
+            # gradients jump at a kink of the loss.
             promise = descent.promise(corrected.by_w - tilt.by_w, corrected.by_theta - tilt.by_theta)
             if promise <= _SETTLED * descent.tolerance or promise > before / 2:
                 break
@@ -162,31 +164,31 @@ class CoarseToFine:
 
     @property
     def _failed(self) -> bool:
-        """Is there no going on: was the last run interrupted, or do all steps that there are lead astray?"""
+        """Was the last run interrupted, or do even the most steps lead astray?"""
         return self._went[-1].end.interrupted or self._went[-1].end.astray
 
     def _follow_all(self, starts: Sequence[Start]) -> None:
-        """Runs from all starts, and from beside the best of the first ones; the last one may have failed."""
+        """Run from all starts, then from the neighbourhood of the best; the last run may have failed."""
         for start in starts:
             self._follow(self._informed(start))
             if self._failed:
                 return
-        # Baselines know their problem.
+        # Baselines are tailored to their problem and make hops unnecessary.
         if not self.fine.compiled.problem.baselines and len(starts) > 1 and not self._rival:
             best = lowest(self._ends)
             self._look_beside(best)
-            # One that came there alone is no evidence; of two basins, hops may lead from the higher to the
-            # lower.
+            # A single run at the lowest end is no evidence. Of two basins, hops may lead from the higher to
+            # the lower.
             best = lowest(self._ends)
             others = [end for end in self._ends if not _is_beside(self.fine, end, best)]
             if len(others) == len(self._ends) - 1 > 0 and not self._failed:
                 self._look_beside(lowest(others), goal=best)
 
     def _follow(self, start: Start) -> None:
-        """A run from a start, beside the best so far.
+        """Run from a start, with the best run so far as rival.
 
-        Where few steps lead it astray, more are taken from now on: by this one from where it began, by the
-        others from where they have ended.
+        If few steps lead it astray, more are used from then on: this run restarts from its beginning, and the
+        earlier ones continue from their ends.
         """
         self._went.append(_Went(start, self._loosely(start, self._lowest)))
         if not self._went[-1].end.astray or self._coarse.steps == self.accurate.steps:
@@ -206,35 +208,37 @@ class CoarseToFine:
 
     @property
     def _lowest(self) -> Run | None:
-        known = self._ends if self._rival is None else [self._rival, *self._ends]
-        return lowest(known) if known else None
+        runs = self._ends if self._rival is None else [self._rival, *self._ends]
+        return lowest(runs) if runs else None
 
     def _loosely(self, start: Start, rival: Run | None) -> Run:
         return self.descend(self._coarse, start, tolerance=_LOOSE * self.tolerance, rival=rival)
 
     def _further(self, end: Run, *, loosely: bool) -> Run:
-        """On from an end, to its own optimum whatever the others have reached."""
-        # One that took the straight line to another is where that one is.
+        """Continue from an end to its own optimum, whatever the others have reached."""
+        # A run that followed the straight line to another has the same end.
         place = end.w.tobytes(), end.theta.tobytes(), self._coarse.steps, loosely
-        known = self._from_there.get(place)
-        if known is not None:
+        earlier = self._from_there.get(place)
+        if earlier is not None:
             own = {name: getattr(end.record, name) for name in ("start", "iterations", "seconds")}
-            return replace(known, record=replace(known.record, **own), counts=end.counts)
+            return replace(earlier, record=replace(earlier.record, **own), counts=end.counts)
         start = Start(end.record.start, end.w, end.theta, near=True, curvature=end.curvature)
         run = self.descend(self._coarse, start, tolerance=(_LOOSE if loosely else 1) * self.tolerance)
         self._from_there[place] = run
         return replace(_with_work_of(end, run), counts=end.counts)
 
     def _informed(self, start: Start) -> Start:
-        """With the curvature at the best end so far, for a descent of its own: most is the same there."""
-        known = lowest(self._ends).curvature if self._went and start.curvature is None else start.curvature
-        return replace(start, curvature=known)
+        """The start with the curvature of the best end so far, which is mostly the same."""
+        curvature = (
+            lowest(self._ends).curvature if self._went and start.curvature is None else start.curvature
+        )
+        return replace(start, curvature=curvature)
 
     def _look_beside(self, run: Run, goal: Run | None = None) -> None:
-        """Runs from hops that keep away from a run; after one below all ends, from hops of other lengths too.
+        """Run from hops that do not return to a run; if one ends below all others, try other lengths of it.
 
-        Where two end alike, they have come there by different ways. Runs that come back all the same are no
-        evidence for the run from which they came. With a goal, that hop goes on which leads nearest to it.
+        Two that end alike have come there along different paths. Runs that return after all are no evidence
+        for the run that they came from. With a goal, the hop that leads closest to it continues.
         """
 
         def brief(passes: Rollout, start: Start) -> Descent:
@@ -255,7 +259,7 @@ class CoarseToFine:
         ]
 
     def _confirm(self, hops: Hops, hop: Hop) -> None:
-        """Runs from the same hop with other lengths, until one ends as low as the first."""
+        """Run from the same hop with other lengths until one ends as low as the first."""
         for other in hop.others(self.fine.intervals):
             start = hops.start(other)
             end = None if start is None else self._follow_hop(start)
@@ -263,7 +267,7 @@ class CoarseToFine:
                 return
 
     def _follow_hop(self, start: Start) -> Run | None:
-        """A run from where a hop has led; None: it was led astray, and is forgotten."""
+        """Run from the end of a hop; None if it was led astray, and it is then discarded."""
         self._follow(start)
         if self._went[-1].end.astray:
             del self._went[-1]
@@ -271,9 +275,9 @@ class CoarseToFine:
         return self._went[-1].end
 
     def _settle(self) -> None:
-        """Where one may still come down to the lowest, both go on to their optima.
+        """If an end may still come down to the lowest, continue both to their optima.
 
-        These may be one, and passes with a coarse rule are the cheapest way to see it.
+        The two optima may coincide, and coarse passes are the cheapest way to find out.
         """
         assert self._lowest is not None
         least = self._lowest.objective
@@ -289,7 +293,7 @@ class CoarseToFine:
     # Fine passes.
 
     def _refined(self, end: Run) -> Run:
-        """On from where a coarse quadrature led, by as few passes with the fine one as suffice."""
+        """Continue from the end of a coarse run with as few fine passes as possible."""
         start = Start(end.record.start, end.w, end.theta, near=True, curvature=end.curvature)
         nearer = self.nearer(start)
         run = self.descend(self.fine, nearer, tolerance=self.tolerance)
@@ -298,7 +302,7 @@ class CoarseToFine:
 
 
 def _quick_to_tell_apart(rollout: Rollout) -> Rollout:
-    """The same passes with half as many steps, if these are enough to tell starts apart; else as it is."""
+    """The same passes with half as many steps if these suffice to rank starts; else unchanged."""
     if rollout.steps < _MANY_STEPS:
         return rollout
     compiled = rollout.compiled
@@ -309,24 +313,24 @@ def _quick_to_tell_apart(rollout: Rollout) -> Rollout:
 
 
 def _is_beside(rollout: Rollout, end: Run, other: Run) -> bool:
-    """Whether two runs have come to the same place, as far as a coarse rule can tell."""
+    """Whether two runs ended at the same place, within the accuracy of a coarse quadrature."""
     low, high = rollout.compiled.relaxation.bounds
     return bool(np.all(np.abs(end.w - other.w) <= _BESIDE * (high - low)))
 
 
 def _is_below(end: Run, others: Sequence[Run]) -> bool:
-    """Whether a run has ended below all others, by more than what agrees."""
+    """Whether a run ended below all others by more than the agreement tolerance."""
     level = lowest(others).objective
     return end.objective < level - agreement(level)
 
 
 def _may_reach(end: Run, level: float) -> bool:
-    """Whether what a run may still win would bring it down to a level."""
+    """Whether a run's possible improvement would bring it down to a level."""
     return end.objective - level <= max(end.gap or 0.0, agreement(level))
 
 
 def _with_work_of(before: Run, run: Run) -> Run:
-    """A run that went on from another, with the iterations and seconds of both."""
+    """A run that continued another, with the iterations and seconds of both."""
     both = {
         name: getattr(before.record, name) + getattr(run.record, name) for name in ("iterations", "seconds")
     }

@@ -2,13 +2,12 @@
 
 A pass integrates the states forward and the costates backward (by the exact adjoint of the steps). Minimising
 the Hamiltonian pointwise then says where the controls should go, and a damped step takes them a part γ of the
-way there; γ is found by a line search on the objective. Such steps go far in a few iterations, and then
-zigzag: on a singular arc, where the Hamiltonian does not decide between controls, u* jumps from one to the
-other (they are Frank-Wolfe steps, with an error like 1/k). So when they win little, the same forward and
-backward passes feed a projected quasi-Newton method instead: the limited-memory BFGS matrix of the exact
-gradients, minimised over bounds, shares and budgets. It too is a first-order method that knows the problem
-by its states and costates only. Both phases alternate until the minimum principle holds: the Hamiltonian
-gap is below the tolerance.
+way there; γ is found by a line search on the objective. Such steps go far in a few iterations and
+then zigzag: on a singular arc, where the Hamiltonian does not distinguish controls, u* jumps between them
+(these are Frank-Wolfe steps, with an error like 1/k). When they gain little, the same forward and backward
+passes feed a projected quasi-Newton method instead: the limited-memory BFGS model of the exact gradients,
+minimised over bounds, shares and budgets. It is also a first-order method that uses only states and
+costates. Both phases alternate until the minimum principle holds: the Hamiltonian gap is below the tolerance.
 
 References:
     M. Schmidt, E. van den Berg, M. Friedlander, K. Murphy, *Optimizing costly functions with simple
@@ -35,24 +34,25 @@ from optlearn._errors import SpecificationError
 MAX_ITERATIONS = 2000
 _DAMPED = 4  # at most so many damped steps in a row
 _DESCENTS = 150  # at most so many quasi-Newton steps in a row
-_CHECK_AFTER = (5, 40)  # steps to an evaluation of the gap, once the model promises little: first, most
-_DOUBTED = 10  # passes after which it is seen first whether steps are too long for where they lead
-_NEGLIGIBLE = 1e-6  # a promise below this part of the tolerance is not worth a step
+# Steps between evaluations of the gap once the model promises little: initially, and at most.
+_CHECK_AFTER = (5, 40)
+_DOUBTED = 10  # passes before the first check whether the Runge-Kutta steps are too long
+_NEGLIGIBLE = 1e-6  # a promised gain below this share of the tolerance is not worth a step
 _NEXT_TO_NOTHING = 1e-4  # of the tolerance: gaps are far above what quasi-Newton steps promise
-_CREEPING = 100  # gaps above so many tolerances, where the model promises less than one: a singular arc
-_FAR_BEHIND = 4  # times its gap, and its last gains, that a descent is above another: it will not come down
-_PACE = 5  # passes whose gains these are
-_OWN_WAY = 20  # passes before that: what a descent promises says something of where it leads only then
-_NEARBY = 0.01  # of its objective, that a descent is above a rival: does a straight line lead there?
+_CREEPING = 100  # a gap above this many tolerances, with a promised gain below one, indicates a singular arc
+_FAR_BEHIND = 4  # times its gap and its recent gains that a descent is above a rival, to be given up
+_PACE = 5  # number of passes in these recent gains
+_OWN_WAY = 20  # passes before that comparison: earlier gains say little about where a descent leads
+_NEARBY = 0.01  # relative distance above a rival up to which a straight line to it is tried
 _ON_THE_WAY = tuple(np.arange(1, 9) / 8)  # shares of that line at which the objective has to fall
-_NEARLY_ALL = 0.7  # of what its slope promises, that a step wins: it was too short
-_FARTHER = 10  # times as far at most, with each look ahead
+_NEARLY_ALL = 0.7  # a step that gains this share of what its slope promises was too short
+_FARTHER = 10  # maximum factor of a step's length per look ahead
 _ACCEPTABLE = 20  # gaps up to so many tolerances, 2e-5 of the objective, are what a certificate accepts
 
 
 @dataclass(frozen=True)
 class _Point:
-    """Controls and free parameters, and the passes under them."""
+    """Controls and free parameters, with their passes."""
 
     v: np.ndarray
     rolled: RolloutResult
@@ -85,7 +85,7 @@ class Descent:
         self.near, self.local, self.brief = start.near, start.near or start.local, brief
         self.iterations = 0
         self._course: list[float] = []
-        # Iterations after which steps are looked at again: in vain is every pass with those that lead astray.
+        # Iterations after which the steps are checked again: passes with steps that lead astray are wasted.
         alone = self.compiled.engine.costly and self.compiled.problem.weighing is None
         self.doubted: float = _DOUBTED if alone else np.inf
         self.gap = np.inf
@@ -106,18 +106,18 @@ class Descent:
 
     @property
     def _behind(self) -> float:
-        """How far above its rival it is; 0 if it may agree with it."""
+        """Its height above its rival; 0 if the two may agree."""
         behind = self.point.objective - self.level
         return behind if behind > agreement(self.level) else 0.0
 
     @property
     def _won_lately(self) -> float:
-        """By the last passes: gains may compound, and a gap, which is of first order, does not know it."""
+        """Gain of the last passes: gains may compound, which the first-order gap does not show."""
         return self._course[-1 - _PACE] - self._course[-1] if len(self._course) > _PACE else np.inf
 
     @property
     def _agrees(self) -> bool:
-        """Has it come as low as its rival, from which it need not go on?"""
+        """Has it come as low as its rival, so that it can stop?"""
         return 0.0 <= self.point.objective - self.level <= agreement(self.level)
 
     @property
@@ -127,7 +127,7 @@ class Descent:
 
     @property
     def curvature(self) -> Curvature:
-        """Of the objective, as far as it has learned it."""
+        """Curvature of the objective, as learned so far."""
         return Curvature(self.model.moves, self.model.changes)
 
     def descend(self) -> Outcome:
@@ -135,12 +135,12 @@ class Descent:
         try:
             return self._alternate()
         except KeyboardInterrupt:
-            self.tell = lambda iteration, objective, gap: None  # it may be what interrupted
-            self._minimise_hamiltonian()  # the gap of what is returned
+            self.tell = lambda iteration, objective, gap: None  # an interrupt may have hit the gap itself
+            self._minimise_hamiltonian()  # the gap of the returned point
             return Outcome.INTERRUPTED
 
     def promise(self, by_w: np.ndarray, by_theta: np.ndarray) -> float:
-        """What the model promises from here if gradients were steeper by so much."""
+        """The gain that the model promises from here if the gradients changed by these amounts."""
         rolled = self.point.rolled
         steeper = replace(
             rolled, gradient=rolled.gradient + by_w, free_gradient=rolled.free_gradient + by_theta
@@ -150,10 +150,10 @@ class Descent:
         return -float(gradient @ direction)
 
     def settle(self, most: int = _DESCENTS) -> float:
-        """Quasi-Newton steps alone, until they promise next to nothing; what they have won.
+        """Quasi-Newton steps alone until they promise almost nothing; returns their gain.
 
-        Or until one wins far less than promised: where a loss bends, gradients over samples jump, and to
-        follow them is in vain.
+        Or until one gains far less than promised: at kinks of a loss, gradients over samples jump, and
+        following them is useless.
         """
         first = self.point.objective
         for _ in range(most):
@@ -172,7 +172,7 @@ class Descent:
     def _alternate(self) -> Outcome:
         while True:
             before = self.point.objective
-            # From near an optimum, long steps only lead away.
+            # Close to an optimum, long steps only lead away.
             for phase in (self._quasi_newton, self._damped_steps)[:: 1 if self.local else -1]:
                 outcome = phase()
                 if outcome is not None:
@@ -186,7 +186,7 @@ class Descent:
     # Damped steps towards the minimiser of the Hamiltonian.
 
     def _damped_steps(self) -> Outcome | None:
-        """Damped steps while they win a fair part of the gap; an outcome if they end the descent."""
+        """Damped steps while they gain a fair share of the gap; an outcome if they end the descent."""
         damping = 1.0
         for _ in range(_DAMPED):
             target = self._minimise_hamiltonian()
@@ -203,10 +203,10 @@ class Descent:
         return None
 
     def _switch(self, target: np.ndarray) -> float:
-        """Go all the way on the intervals that gain most; the share of them that was taken, or 0.
+        """Take the full step on the intervals that gain most; returns their share of all intervals, or 0.
 
-        Where the Hamiltonian has several minima in the control, a way between two of them leads over a
-        hill: the objective falls along none of it, but may be lower at its end.
+        Where the Hamiltonian has several minima in the control, the path between two of them crosses a hill:
+        the objective may be lower only at its end.
         """
         goal, _ = self.feasible.split(target)
         order = np.argsort(-self.gains)
@@ -225,10 +225,11 @@ class Descent:
         return 0.0
 
     def _minimise_hamiltonian(self) -> np.ndarray:
-        """Where the minimum principle sends v; sets the gap."""
+        """The target of v under the minimum principle; sets the gap."""
         w, theta = self.feasible.split(self.point.v)
         rolled = self.point.rolled
-        # With a coarse quadrature, if there is one: its slope is made exact, and a certificate looks again.
+        # With a coarse quadrature, if there is one: its slope is made exact, and the certificate checks
+        # again.
         shape = self.compiled.coarser() or self.compiled
         hamiltonian = IntervalHamiltonian.along(shape, rolled, w, theta, self.steps)
         if self.model.multipliers is not None:
@@ -245,7 +246,7 @@ class Descent:
     # Quasi-Newton steps.
 
     def _quasi_newton(self) -> Outcome | None:
-        """Quasi-Newton steps while the model promises more; an outcome if they end the descent."""
+        """Quasi-Newton steps while the model promises enough; an outcome if they end the descent."""
         fresh, checked = False, self.iterations
         wait, longest = _CHECK_AFTER
         wait = 0 if self.near else wait
@@ -285,7 +286,7 @@ class Descent:
             if promise <= negligible or self._search(direction, 1.0, farther=farther) == 0.0:
                 if fresh:
                     break
-                # A model gone wrong looks like this too: ask a fresh one.
+                # A bad model looks the same: ask a fresh one.
                 self.model.forget()
                 fresh = True
             else:
@@ -293,27 +294,27 @@ class Descent:
         return None
 
     def _falls_to(self, rival: Run) -> bool:
-        """Whether the objective falls all along a straight line to a rival; it is there then.
+        """Whether the objective falls all along a straight line to a rival; if so, moves there.
 
-        A valley leads to the same optimum along many short steps. Where they promise less than the rival is
-        lower, there is no other optimum in sight.
+        The same optimum would be reached along a valley in many short steps. If it falls all the way, there
+        is no separate optimum here.
         """
-        there, before = self.feasible.join(rival.w, rival.theta), self.point.objective
+        target, before = self.feasible.join(rival.w, rival.theta), self.point.objective
         for share in _ON_THE_WAY:
-            trial = (1 - share) * self.point.v + share * there
+            trial = (1 - share) * self.point.v + share * target
             objective, states = self.rollout.forward(*self.feasible.split(trial))
             if not (objective < before and self._is_possible(states)):
                 return False
             before = objective
-        self.point = self._pass(there)
+        self.point = self._pass(target)
         return True
 
     # Both.
 
     def _search(self, direction: np.ndarray, share: float, *, farther: bool = False) -> float:
-        """Move a share of the direction that lowers the objective enough; 0 if there is none.
+        """Move by a share of the direction that lowers the objective enough; returns it, or 0 if none does.
 
-        Or farther, where the whole direction wins nearly all that its slope promises.
+        With ``farther``, continue if the step gains nearly all that its slope promises.
         """
         start = self.point
         gradient = self.feasible.gradient(start.rolled)
@@ -340,24 +341,24 @@ class Descent:
         direction: np.ndarray,
         share: float,
         slope: float,
-        found: tuple[np.ndarray, tuple[float, np.ndarray]],
+        best: tuple[np.ndarray, tuple[float, np.ndarray]],
     ) -> tuple[np.ndarray, tuple[float, np.ndarray]]:
-        """Beyond a share that wins nearly all that its slope promises, while that holds.
+        """Extend a step while it gains nearly all that its slope promises.
 
-        There the model is too stiff: curvature from elsewhere forbids long steps along flat valleys, and is
-        forgotten by halves, a pass each. A look ahead costs a third of one.
+        In that case the model is too stiff: curvature from elsewhere prevents long steps along flat valleys
+        and only decays by half per pass. A look ahead costs a third of a pass.
         """
         while True:
-            rise = found[1][0] - start.objective
+            rise = best[1][0] - start.objective
             if rise > _NEARLY_ALL * share * slope:
-                return found
-            # The minimum of the parabola through what is known.
+                return best
+            # The minimum of the parabola through value, slope and trial.
             share *= min(_FARTHER, 1 / (2 * max(1 - rise / (share * slope), 1e-3)))
             trial = self.feasible.project(start.v + share * direction)
             forward = self.rollout.forward(*self.feasible.split(trial))
-            if not (forward[0] < found[1][0] and self._is_possible(forward[1])):
-                return found
-            found = trial, forward
+            if not (forward[0] < best[1][0] and self._is_possible(forward[1])):
+                return best
+            best = trial, forward
 
     def _is_possible(self, states: np.ndarray) -> bool:
         return self.compiled.is_possible(states[:: self.steps])

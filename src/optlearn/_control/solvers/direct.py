@@ -19,8 +19,8 @@ from optlearn._progress import Report, silent
 MAX_ITERATIONS = 500
 TOLERANCE = 1e-10
 SMALL_OBJECTIVE = 1e-2
-ROUND_OFF = 1e-15  # of a step, relative to the state
-_RELAXED = 1.1e-8  # IPOPT lets bounds be broken by nearly this much
+ROUND_OFF = 1e-15  # error of a step, relative to the state
+_RELAXED = 1.1e-8  # IPOPT allows bounds to be violated by nearly this much
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +29,8 @@ class Direct(Solver):
 
     Attributes:
         fixed: (m,) flags of entries of w that keep their values, such as rounded shares.
-        near: whether starts are near an optimum. IPOPT then begins with their costates for multipliers,
-            which saves it two or three of a dozen iterations.
+        near: whether starts are near an optimum. IPOPT then starts with their costates as multipliers, which
+            saves two or three of a dozen iterations.
     """
 
     name = "direct"
@@ -40,9 +40,9 @@ class Direct(Solver):
     near: bool = False
 
     def solve(self, rollout: Rollout, start: Start, tell: Report = silent) -> Run:
-        """Where IPOPT ends, moved to meet the budgets exactly; or the start, if it failed to improve that."""
+        """IPOPT's result, moved to meet the budgets exactly; or the start, if IPOPT did not improve it."""
         shot = self.shoot(rollout, start)
-        # Stopped on its way, it may not meet the budgets yet; and IPOPT meets them up to a tolerance only.
+        # If stopped early, it may not meet the budgets yet; and IPOPT meets them only up to a tolerance.
         w, theta = FeasibleSet(rollout.compiled, rollout.intervals).nearest(shot.w, shot.theta)
         objective = rollout.objective(w, theta)
         before = rollout.objective(start.w, start.theta)
@@ -52,7 +52,7 @@ class Direct(Solver):
         return replace(shot, w=w, theta=theta, record=replace(shot.record, objective=objective))
 
     def shoot(self, rollout: Rollout, start: Start) -> Run:
-        """What IPOPT itself returns: budgets are met up to its tolerance, if it converged."""
+        """IPOPT's own result: if it converged, budgets are met up to its tolerance."""
         compiled, intervals, steps = rollout.compiled, rollout.intervals, rollout.steps
         w, theta = start.w, start.theta
         n, m, _ = compiled.sizes
@@ -62,14 +62,14 @@ class Direct(Solver):
         lower, upper = _variable_bounds(compiled, intervals)
         low, high = compiled.relaxation.bounds
         least, most = budgets.limits
-        # On a bound an interior-point method has no room to begin with.
+        # An interior-point method cannot start on a bound.
         inside = np.clip(w, low + 1e-3 * (high - low), high - 1e-3 * (high - low))
         if self.fixed is not None:
             place = n * intervals + np.flatnonzero(np.tile(self.fixed, intervals))
             lower[place] = upper[place] = w[:, self.fixed].ravel()
             inside[:, self.fixed] = w[:, self.fixed]
-            # Budgets of fixed entries alone are met or not; as constraints they would only use up the
-            # degrees of freedom that IPOPT asks for.
+            # Budgets that involve only fixed entries cannot change; as constraints they would only use up the
+            # degrees of freedom that IPOPT requires.
             idle = ~budgets.rows[:, ~self.fixed].any(axis=1)
             least, most = np.where(idle, -np.inf, least), np.where(idle, np.inf, most)
         steps_met, sums = np.zeros(n * intervals), len(compiled.relaxation.share_sums) * intervals
@@ -112,14 +112,14 @@ class Direct(Solver):
         )
 
     def _only_rounded(self, stats: dict[str, Any], largest: float) -> bool:
-        """Is all that keeps IPOPT from its tolerance, which is absolute, the round-off of large states?"""
-        steps, rest = (stats["iterations"][name][-1] for name in ("inf_pr", "inf_du"))
+        """Does only the round-off of large states keep IPOPT from its absolute tolerance?"""
+        primal, dual = (stats["iterations"][name][-1] for name in ("inf_pr", "inf_du"))
         tolerance = TOLERANCE if self.tolerance is None else self.tolerance
-        return bool(steps <= ROUND_OFF * largest and max(rest, stats["iterations"]["mu"][-1]) <= tolerance)
+        return bool(primal <= ROUND_OFF * largest and max(dual, stats["iterations"]["mu"][-1]) <= tolerance)
 
     def _ipopt(self, rollout: Rollout, objective: float) -> Any:
-        """The solver for this grid, which depends on the problem's structure only and is kept."""
-        # IPOPT's tolerances are absolute: an objective far below 1 is counted in its own power of ten.
+        """The cached solver for this grid, which depends only on the problem's structure."""
+        # IPOPT's tolerances are absolute: an objective far below 1 is scaled by a power of ten.
         small = 0 < abs(objective) < SMALL_OBJECTIVE
         factor = 10.0 ** -np.floor(np.log10(abs(objective))) if small else 1.0
         compiled, intervals, steps = rollout.compiled, rollout.intervals, rollout.steps
@@ -130,10 +130,10 @@ class Direct(Solver):
             program = shooting_program(compiled, intervals, steps)
             options = {
                 "print_time": False,
-                # IPOPT backs away from points where the dynamics are not finite; no need to say so.
+                # IPOPT backs away from points where the dynamics are not finite; it need not print this.
                 "show_eval_warnings": False,
                 **program.derivatives,
-                # IPOPT needs no other derivatives, and compiled programs have none that CasADi could take.
+                # IPOPT needs no other derivatives, and CasADi could not differentiate compiled programs.
                 "no_nlp_grad": True,
                 "calc_lam_p": False,
                 "ipopt": {
@@ -157,11 +157,11 @@ class Direct(Solver):
 
 @dataclass(frozen=True)
 class _Epigraph:
-    """Variables above the costs of an ensemble, and limits of costs and paths; all empty for a single cost.
+    """Epigraph variables of an ensemble, and limits of costs and paths; all empty for a single cost.
 
     Attributes:
-        start, lower, upper: of t and of what members may exceed it by.
-        prices: of these in the objective.
+        start, lower, upper: of t and of the members' allowed excesses over it.
+        prices: their coefficients in the objective.
         least, limits: lower and upper bounds of the constraints.
     """
 
@@ -174,7 +174,7 @@ class _Epigraph:
 
     @classmethod
     def at(cls, rollout: Rollout, x: np.ndarray, theta: np.ndarray) -> "_Epigraph":
-        """With room to begin with at a final state x (n,)."""
+        """With a start that is strictly feasible at a final state x (n,)."""
         compiled, weighing, none = rollout.compiled, weighing_on(rollout), np.zeros(0)
         if weighing is None:
             return cls(none, none, none, none, none, none)
@@ -187,7 +187,7 @@ class _Epigraph:
         return cls(
             np.append(costs.max(), np.zeros(len(caps))),
             np.append(-np.inf, np.zeros(len(caps))),
-            # A member whose cap is no restriction may not exceed t: else t would not be unique.
+            # A member whose cap does not bind may not exceed t: otherwise t would not be unique.
             np.append(np.inf, np.where(caps < 1, np.inf, 0.0)),
             np.append(1.0, caps),
             np.append(np.full(len(caps), -np.inf), least),
@@ -195,7 +195,7 @@ class _Epigraph:
         )
 
     def weights(self, rollout: Rollout, multipliers: np.ndarray) -> np.ndarray | None:
-        """(K,) of the costs, which are the multipliers of their constraints."""
+        """(K,) weights of the costs: the multipliers of their constraints."""
         weighing = weighing_on(rollout)
         if weighing is None:
             return None

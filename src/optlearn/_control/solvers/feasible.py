@@ -14,7 +14,7 @@ class FeasibleSet:
     """Controls and free parameters as one vector v of numbers in [0, 1], and projection on its set.
 
     v holds (w − lower)/(upper − lower) of all intervals, then the free parameters, scaled likewise and
-    by √I: so that the Euclidean norm is, up to a factor, the mean over training of the squared controls
+    by √I, so that its squared Euclidean norm is I times the mean over training of the squared controls
     plus the squared parameters, whatever the number of intervals.
     """
 
@@ -34,7 +34,7 @@ class FeasibleSet:
         self._scaled = BudgetRows(self._rows, self._targets, self._equal)
         limited = {name for name, control in compiled.problem.controls.items() if control.sum_limited}
         self._blocks = [relaxation.blocks[name] for name in relaxation.controls if name in limited]
-        # Columns of the control that each budget is about, and whether these are shares that add up to 1.
+        # Columns of each budget's control, and whether these are shares that add up to 1.
         self._about = [
             (block, name in limited)
             for row in rows
@@ -45,7 +45,7 @@ class FeasibleSet:
 
     @property
     def only_box(self) -> bool:
-        """Are there bounds and budgets only, no shares that add up to 1?"""
+        """Are there only bounds and budgets, and no shares that add up to 1?"""
         return not self._blocks
 
     @cached_property
@@ -75,8 +75,8 @@ class FeasibleSet:
     def project(self, v: np.ndarray) -> np.ndarray:
         """The nearest point that meets bounds, sums of shares and budgets.
 
-        The multipliers of the budgets maximise a smooth concave function: one after the other, until
-        all budgets are met. Budgets on different controls do not interact.
+        The multipliers of the budgets maximise a smooth concave function; they are adjusted one after the
+        other until all budgets are met. Budgets on different controls do not interact.
         """
         if len(self._targets) == 0:
             return self._project_intervals(v, np.zeros(self.shape[1]))
@@ -90,7 +90,7 @@ class FeasibleSet:
         return nearest
 
     def _meet_budget(self, v: np.ndarray, nu: np.ndarray, b: int) -> tuple[np.ndarray, float]:
-        """The nearest point that meets budget b, the others having multipliers ν (b,); and its own."""
+        """The nearest point that meets budget b, given the others' multipliers ν (b,); and its multiplier."""
         block, shares = self._about[b]
         others = nu @ self._rows - nu[b] * self._rows[b]
         y = (v[: self._size].reshape(self.shape) - others)[:, block]
@@ -102,7 +102,7 @@ class FeasibleSet:
         return np.asarray(v[: self._size].reshape(self.shape).mean(axis=0))
 
     def _project_intervals(self, v: np.ndarray, shift: np.ndarray) -> np.ndarray:
-        """Nearest point to v − shift on each interval by itself, shift (m,)."""
+        """Nearest point to v − shift on each interval separately, shift (m,)."""
         moved = v.copy()
         moved[: self._size].reshape(self.shape)[...] -= shift
         nearest: np.ndarray = np.clip(moved, 0.0, self.top)

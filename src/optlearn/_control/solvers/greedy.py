@@ -1,8 +1,8 @@
 """Greedy schedules: at every moment the control that lowers the final cost fastest.
 
 This is the locally optimal schedule of the literature: the costate is replaced by the gradient of the final
-cost at the present state, so nothing is known of the future but, through one multiplier, the budgets.
-It is a baseline, and a start for the other methods.
+cost at the present state, so only the budgets, through one multiplier each, take the future into account.
+It serves as a baseline and as a start for the other methods.
 
 References:
     D. Saad and M. Rattray, *Globally optimal parameters for on-line learning in multilayer neural
@@ -26,14 +26,14 @@ _INSISTENT = 1e6  # a multiplier, relative to the Hamiltonian, at which only the
 
 
 class Greedy(Solver):
-    """The locally optimal schedule, with the start's free parameters; its controls are not used."""
+    """The locally optimal schedule with the start's free parameters; the start's controls are ignored."""
 
     name = "greedy"
     description = "locally optimal: the steepest descent of the error at every moment"
     optimises = False
 
     def solve(self, rollout: Rollout, start: Start, tell: Report = silent) -> Run:
-        """One passage through training (several, if there are budgets)."""
+        """One pass through training (several with budgets)."""
         w = greedy_controls(rollout.compiled, rollout.intervals, start.theta, steps=rollout.steps)
         objective = rollout.objective(w, start.theta)
         if not np.isfinite(objective):
@@ -51,10 +51,10 @@ def greedy_controls(
     """Locally optimal relaxed controls.
 
     Each interval takes the control w that minimises ∇φ(x)·f(x, w) + running cost + ν·a·w at the state x
-    where it begins. Where that does not depend on the control, as at a state where the final cost has
-    no slope, the control before is kept. Budgets are met by their multipliers ν, up to what no
-    multiplier can settle (steps of discrete controls); this rest is made up for where otherwise the
-    budget would get out of reach.
+    where it begins. If that does not depend on the control, as at a state where the gradient of the
+    final cost vanishes, the previous control is kept. Multipliers ν enforce the budgets up to a remainder
+    that no multiplier can remove (steps of discrete controls), which is corrected where the budget would
+    otherwise get out of reach.
 
     Args:
         compiled: the problem.
@@ -77,7 +77,7 @@ def greedy_controls(
             break
     w = passage.run(nu, guarded=True)
     if np.any(compiled.relaxation.budget_rows.violation(w.mean(axis=0)) > 1e-9):
-        # Several budgets on one control can still get in each other's way.
+        # Several budgets on one control can still conflict.
         w, _ = FeasibleSet(compiled, intervals).nearest(w, theta)
     return w
 
@@ -85,7 +85,7 @@ def greedy_controls(
 def _multiplier(
     passage: "_Passage", rows: np.ndarray, nu: np.ndarray, b: int, target: float, equal: bool
 ) -> float:
-    """The multiplier under which budget b is met most nearly, the others given."""
+    """The multiplier under which budget b is met most closely, given the others."""
 
     def attempt(multiplier: float) -> tuple[float, None]:
         trial = nu.copy()
@@ -113,7 +113,7 @@ class _Passage:
         self.length = compiled.problem.horizon / intervals
         self.rows, self.targets, self.equal = compiled.relaxation.budget_rows
         blocks = compiled.relaxation.blocks.values()
-        # (b, m) which entries of w belong to the control that a budget is about.
+        # (b, m) entries of w that belong to each budget's control.
         self._same_control = np.array(
             [
                 [any(b.start <= e < b.stop and row[b].any() for b in blocks) for e in range(len(row))]
@@ -124,7 +124,7 @@ class _Passage:
         self.corners = self._first.corners
 
     def scale(self, row: np.ndarray) -> float:
-        """Size of a multiplier of row·w that matters at the start."""
+        """Scale at which a multiplier of row·w matters at the start."""
         return self._first.scale(row)
 
     def run(self, nu: np.ndarray, *, guarded: bool = False) -> np.ndarray:
@@ -166,11 +166,11 @@ class _Passage:
         """Change w as little as needed so that the remaining intervals can still meet the budgets.
 
         Args:
-            minimise: of this interval.
-            w: (m,) the control it would take.
+            minimise: minimiser of the Hamiltonian on this interval.
+            w: (m,) the control that it would take.
             nu: (b,) multipliers.
-            left: (b,) budgets that are left for this interval and those after it.
-            rest: how many come after it.
+            left: (b,) budgets left for this interval and those after it.
+            rest: number of intervals after it.
         """
         for b, row in enumerate(self.rows):
             values = self.corners @ row
@@ -180,7 +180,7 @@ class _Passage:
             needed = min(max(used, least), most)
             if abs(needed - used) <= 1e-12 * np.ptp(values):
                 continue
-            # The best control among those with the most, or the least, of what is budgeted.
+            # The best control among those that use most, or least, of the budget.
             push = -np.sign(needed - used) * _INSISTENT * minimise.scale(row)
             extreme = np.where(self._same_control[b], minimise(nu @ self.rows + push * row)[0][0], w)
             distance = float(row @ extreme) - used

@@ -1,10 +1,10 @@
-"""Hops: where every pass is a wide quadrature, brief descents from beside the best run.
+"""Hops: brief descents from the neighbourhood of the best run, where every pass is a wide quadrature.
 
-Random schedules lead to the basin that is widest, and a dozen of them that agree say nothing of a lower one
-beside it. Scouts, who are many, cannot be afforded. But the best run is right almost everywhere, and what
-another basin does otherwise is often how training begins or ends: one layer waits for another, a rate warms
-up. A hop holds one control at a bound there while the others adapt. Where that ends lower than the best run,
-or does not come back from there once it is let go, is a start.
+Random schedules lead to the widest basin, and agreement among a dozen of them does not rule out a lower one
+nearby. Scouts would be too many to afford. But the best run is right almost everywhere, and another basin
+often differs in how training begins or ends: one layer waits for another, or a rate warms up. A hop holds one
+control at a bound there while the others adapt. If it ends lower than the best run, or does not return after
+its release, its end becomes a start.
 """
 
 import math
@@ -22,22 +22,22 @@ from optlearn._control.solvers.feasible import FeasibleSet
 
 # Shares of training, at its beginning or at its end.
 LENGTHS = 0.25, 0.1
-# Hops at most, quasi-Newton steps of each; how many go on, and how many times as many steps at most.
+# Maximum number of hops, quasi-Newton steps of each; how many continue, and for how many more rounds at most.
 MOST, STEPS, FOLLOWED, ROUNDS = 24, 6, 3, 5
-PATIENCE = 10  # times what it has just won, that a hop may still be above the best run
-PRESSURE = 10  # times the largest derivative along a control, that holds it at a bound
+PATIENCE = 10  # a hop continues while its height above the best run is at most this multiple of its last gain
+PRESSURE = 10  # the slope that holds a control at a bound, in units of the largest derivative along it
 SHORTEST = 1e-6  # distance of states that counts as one, in ranges of the best run
-BACK = 0.2  # of how far away it was when it was let go: it has come back
-HOPELESS = 2  # times the objective of the best run: what begins still higher is not held
-WORTH = 1.1  # times the objective of the best run: what is still higher is not followed
-STAYS = 1e-3  # of a control's range: what is as near to the bound as this is no hop
+BACK = 0.2  # share of its distance at release below which a hop has returned
+HOPELESS = 2  # times the objective of the best run: hops that begin higher are dropped
+WORTH = 1.1  # times the objective of the best run: hops that are still higher are not followed
+STAYS = 1e-3  # of a control's range: a control this close to its bound already allows no hop
 
 
 class Walker(Protocol):
-    """A descent that may be stopped and go on."""
+    """A descent that can be paused and continued."""
 
     def settle(self, most: int) -> float:
-        """So many steps at most; what they have won."""
+        """Take at most so many steps; returns their gain."""
         ...
 
     @property
@@ -47,12 +47,12 @@ class Walker(Protocol):
 
     @property
     def curvature(self) -> Curvature:
-        """Of the objective, as far as it has learned it."""
+        """Curvature of the objective, as learned so far."""
         ...
 
 
 class Hop(NamedTuple):
-    """One control at a bound for a while."""
+    """One control held at a bound for part of training."""
 
     name: str
     column: int
@@ -60,7 +60,7 @@ class Hop(NamedTuple):
     value: float
 
     def others(self, intervals: int) -> Iterator["Hop"]:
-        """The same for half as long again and for half as long, the more usual length first."""
+        """The same hop 1.5 and 0.5 times as long, the more common length first."""
         before = len(range(intervals)[self.during])
         is_long = before > sum(LENGTHS) / 2 * intervals
         for times in (0.5, 1.5) if is_long else (1.5, 0.5):
@@ -85,13 +85,13 @@ class Hop(NamedTuple):
 
 @dataclass
 class _Held:
-    """A hop on its way: what holds it, and where it has led.
+    """A hop in progress.
 
     Attributes:
-        hop: what is held.
-        walker: that adapts the other controls.
-        away: distance of states from the best run's, in ranges of these.
-        objective: without what holds the hop.
+        hop: the control that is held.
+        walker: descent that adapts the other controls.
+        away: distance of states from those of the best run, in units of their ranges.
+        objective: objective without the slope that holds the control.
     """
 
     hop: Hop
@@ -101,18 +101,18 @@ class _Held:
 
     @property
     def start(self) -> Start:
-        """From where it has led."""
+        """A start at its end."""
         w, theta, *_ = self.walker.at
         return Start(self.hop.name, w, theta, local=True, curvature=self.walker.curvature)
 
 
 class Hops:
-    """Hops from one run, whose other controls adapt with the run's curvature to begin with.
+    """Hops from one run; the other controls adapt, initially with the run's curvature.
 
     Args:
         rollout: coarse passes.
         best: the run.
-        walk: how to descend from a start.
+        walk: starts a descent.
     """
 
     def __init__(self, rollout: Rollout, best: Run, walk: Callable[[Rollout, Start], Walker]) -> None:
@@ -123,21 +123,21 @@ class Hops:
         self._size = np.where(size > 0, size, 1.0)
 
     def starts(self, goal: Run | None = None) -> list[tuple[Hop, Start]]:
-        """Those that do not lead back to the best run, and starts from where they lead.
+        """Hops that do not lead back to the best run, with starts at their ends.
 
-        Those go on that are far away at the lowest price: in a basin the objective rises with the square of
-        the distance. With a goal, which is another run, it is those that have come nearest to it. One that
-        ends lower than the best run has found another basin; if none does, the lowest is let go, to see
-        whether it comes back.
+        Those with the smallest rise per squared distance continue, since within a basin the objective rises
+        with the square of the distance. With a goal, which is another run, those closest to it continue. A
+        hop that ends lower than the best run has found another basin; if none does, the lowest is released to
+        see whether it returns.
         """
         worthwhile = self.objective + (WORTH - 1) * abs(self.objective)
-        wanted = None if goal is None else self.rollout.forward(goal.w, goal.theta)[1]
+        goal_states = None if goal is None else self.rollout.forward(goal.w, goal.theta)[1]
         ranked: list[tuple[float, _Held]] = []
         for hop in list(_every(self.rollout, self.best))[:MOST]:
             held = self._hold(hop)
             if held is not None and held.objective < worthwhile:
                 price = (held.objective - self.objective) / max(held.away, SHORTEST) ** 2
-                rank = price if wanted is None else self._between(held.walker.at[3], wanted)
+                rank = price if goal_states is None else self._between(held.walker.at[3], goal_states)
                 ranked.append((rank, held))
         ends = [held for _, held in sorted(ranked, key=lambda each: each[0])[:FOLLOWED]]
         for held in ends:
@@ -151,7 +151,7 @@ class Hops:
         return [(lowest.hop, released.start)] if released.away > BACK * lowest.away else []
 
     def start(self, hop: Hop) -> Start | None:
-        """From where one hop leads; None: it begins far too high, or in no possible state."""
+        """A start at the end of a hop; None if it begins far too high or in an impossible state."""
         held = self._hold(hop)
         if held is None:
             return None
@@ -159,7 +159,7 @@ class Hops:
         return held.start
 
     def _hold(self, hop: Hop) -> _Held | None:
-        """The first steps of a hop that is held."""
+        """The first steps of a held hop."""
         start = hop.of(self.best, self.within)
         first = self.rollout.objective(start.w, start.theta)
         if not first < self.objective + (HOPELESS - 1) * abs(self.objective):
@@ -174,7 +174,7 @@ class Hops:
         return held
 
     def _leads_lower(self, held: _Held) -> bool:
-        """Whether it ends lower than the best run, still held, if it goes on while that can be hoped for."""
+        """Continue while it may still end lower than the best run; whether it does, while held."""
         for _ in range(ROUNDS):
             before = held.objective
             self._go_on(held)
@@ -194,7 +194,7 @@ class Hops:
 
 
 def _every(rollout: Rollout, best: Run) -> Iterator[Hop]:
-    """All hops, the long ones first."""
+    """All hops, longest first."""
     relaxation = rollout.compiled.relaxation
     (low, high), blocks = relaxation.bounds, relaxation.blocks
     names = {column: name for name, block in blocks.items() for column in range(len(low))[block]}

@@ -1,7 +1,7 @@
 """Indirect method: Pontryagin's minimum principle by forward and backward passes, with a quasi-Newton finish.
 
-Each run is one descent (``descent``); several costs, and limits, are weighted, and the weights follow. Where
-passes take long, most of them have fewer steps or a coarse quadrature (``coarse_to_fine``).
+Each run is one descent (``descent``); several costs, and limits, are weighted, and the weights are updated.
+Where passes take long, most of them use fewer steps or a coarse quadrature (``coarse_to_fine``).
 """
 
 from collections.abc import Callable, Sequence
@@ -18,14 +18,14 @@ from optlearn._control.solvers.rules import LITTLE, ROUND_OFF, TOLERANCE
 from optlearn._control.weighing import Proximal, Violation
 from optlearn._progress import Progress, Report, silent
 
-# Where expectations are wide quadratures: a tenth of what a certificate asks for, and starts are still told
-# apart.
+# Where expectations are wide quadratures: a tenth of the certificate's limit, which still distinguishes
+# starts.
 _COSTLY_TOLERANCE = 1e-6
-_STIFFEST = 60  # times that limits are enforced four times as hard, before they count as out of reach
-_STUCK = 3  # such times in a row that limits are broken as much as before: is there a way to break them less?
-_LESS = 0.99  # what is left of a violation that has become smaller
-_CLEARLY = 1e-3  # a limit that is broken by this share of itself is not broken for round-off
-_MET = 1e-8  # a limit that is broken by this share of itself counts as met
+_STIFFEST = 60  # how often the penalty of limits is quadrupled before they count as out of reach
+_STUCK = 3  # rounds in a row without a smaller violation, after which the minimal violation is computed
+_LESS = 0.99  # factor by which a violation must shrink to count as smaller
+_CLEARLY = 1e-3  # a relative violation above this is not round-off
+_MET = 1e-8  # a relative violation up to this counts as met
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +37,8 @@ class Indirect(Solver):
 
     Attributes:
         brief: leave singular arcs, along which passes creep, to another solver.
-        rival: another run on the same grid; a descent ends that stays above it by far more than its gap, or
-            from which a straight line falls to it.
+        rival: another run on the same grid; a descent ends if it stays above the rival by far more than its
+            gap, or if the objective falls along a straight line to the rival.
     """
 
     brief: bool = False
@@ -65,10 +65,10 @@ class Indirect(Solver):
         return super().run_all(rollout, nearer, tell)
 
     def solve(self, rollout: Rollout, start: Start, tell: Report = silent) -> Run:
-        """The best found from a start, which is first moved to meet bounds and budgets.
+        """The best result from a start, which is first moved to meet bounds and budgets.
 
-        It tells iteration, objective and gap whenever the gap is known. A KeyboardInterrupt ends the work
-        with the best so far.
+        Reports iteration, objective and gap whenever the gap is known. A KeyboardInterrupt ends the run with
+        the best result so far.
 
         Raises:
             SpecificationError: the start's objective is not finite.
@@ -110,7 +110,7 @@ class Indirect(Solver):
 
 
 def _objective_on(rollout: Rollout) -> Callable[[Start], float]:
-    """What a start's schedule has; corrections that compare few steps may lead above where they began."""
+    """Objective of a start; corrections based on few steps may end above where they began."""
     return lambda start: rollout.objective(start.w, start.theta)
 
 
@@ -121,7 +121,7 @@ def _by_weights(
     tolerance: float,
     tell: Callable[[int, float, float], None],
 ) -> tuple["Descent", Outcome, int, np.ndarray]:
-    """Descents under weights of several costs, which move until they stay (``weighing.Proximal``).
+    """Descents under weights of several costs, which are updated until they settle (``weighing.Proximal``).
 
     Returns:
         The last descent, how it ended, passes in all, and the weights (K,).
@@ -144,7 +144,7 @@ def _by_weights(
         w, theta = descent.feasible.split(descent.point.v)
         start, costs = Start(start.name, w, theta), rollout.costs(w, theta)
         p = near.weights(costs)
-        # What weights and costs disagree by: 0 where every weight above 0 is of a cost that is active.
+        # Violation of complementarity: 0 if every positive weight belongs to an active cost.
         own = weighing.value(costs) - float(p[: len(members)] @ costs[: len(members)])
         left = own + float(np.abs(p[len(members) :] * (costs[len(members) :] - limits)).sum())
         excess = weighing.excess(costs)
@@ -170,7 +170,7 @@ def _can_fall(
     tolerance: float,
     tell: Callable[[int, float, float], None],
 ) -> tuple[bool, int]:
-    """Whether limits are broken by less where nothing else counts, and the passes that it took to see."""
+    """Whether ignoring the objective reduces the violation of limits, and the passes that this check took."""
     weighing = weighing_on(rollout)
     assert weighing is not None
     descent = Descent(rollout.weighted(Violation(weighing)), start, max_iterations, tolerance, tell)

@@ -1,4 +1,4 @@
-"""Every method of solution by name, and the default one: quick from many starts, then sharp from the best."""
+"""Solution methods by name, and the default: quick from many starts, then accurate from the best."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,31 +12,31 @@ from optlearn._control.solvers.greedy import Greedy
 from optlearn._control.solvers.indirect import Indirect
 from optlearn._progress import Report, silent
 
-# Where a direct run follows: it ends within a dozen iterations what the indirect method creeps towards.
+# If a direct run follows, which needs a dozen iterations where passes of the indirect method creep.
 MOST_PASSES = 400
-# Of a direct run from the first start: most end in a third of these, or take hundreds.
+# Of a direct run from the first start: most need a third of these, or hundreds.
 FIRST_ITERATIONS = 60
-# Passes for each of its iterations after which a direct run takes over.
+# Passes per iteration of the direct run after which a direct run takes over.
 PASSES_AN_ITERATION = 6
-# Passes only have to tell which start is best: a fifth of what two starts may differ by and still agree,
-# since an end may lie a few times its gap above the optimum.
+# Passes only have to identify the best start: a fifth of the agreement tolerance, since an end may lie a few
+# times its gap above the optimum.
 PASSES_TOLERANCE = 2e-7
-# From the optimum of a problem like it, passes that are worth trying before a direct run, which costs three
-# times as much. They know the curvature, so that a sharper end takes one or two more.
+# Passes worth trying from the optimum of a similar problem, before a direct run that costs three times as
+# much. The curvature is known, so a tighter tolerance takes only one or two more.
 NEAR_PASSES, NEAR_TOLERANCE = 24, 3e-8
-# Moves of a descent that a problem like it begins with, if there were twice as many or more: the last ones of
-# a long descent are short, and follow bounds that come and go.
+# Number of moves that a similar problem starts with, if a descent had at least twice as many: the last moves
+# of a long descent are short and follow bounds as they become active and inactive.
 NEAR_MOVES = 10
-# Where that is not worth its price, a start may take so many operations in all (a minute), but always a few
-# passes; most starts end early, behind the best.
+# Where second derivatives do not pay off, a start may take so many operations in all (a minute), but always a
+# few passes; most starts end early, behind the best.
 START_OPERATIONS, FEWEST_PASSES = 3_600_000_000, 20
 
 
 class Auto(Method):
-    """Direct from the first start, indirect from the others, then direct from the best if that is another.
+    """Direct from the first start, indirect from the others, then direct from the best if it is another one.
 
-    Two solvers have their own ways through the landscape: where both end at the same schedule, this is
-    evidence. Direct from all, if nothing has converged.
+    The two solvers take different paths through the landscape, so agreement between them is evidence. Direct
+    from all starts if nothing has converged.
     """
 
     name = "auto"
@@ -44,7 +44,7 @@ class Auto(Method):
 
     def run_all(self, rollout: Rollout, starts: Sequence[Start], tell: Report = silent) -> list[Run]:
         """Runs of both solvers."""
-        # A direct run needs second derivatives of every step: it would take several times as long.
+        # A direct run needs second derivatives of every step and would take several times as long.
         costly = rollout.compiled.engine.costly
         long = is_long(rollout)
         near = len(starts) == 1 and starts[0].near
@@ -56,14 +56,14 @@ class Auto(Method):
         if near and not (costly or long or weighed or valley):
             runs = self._from_nearby(rollout, starts[0], tell)
         elif ((near or weighed) and not (costly or long)) or (valley and not long):
-            # From nearby, Newton's method converges at once. Limits and worst cases take a dozen iterations
-            # as constraints, hundreds of passes as weights.
+            # Nearby, Newton's method converges at once. Limits and worst cases take a dozen iterations as
+            # constraints, but hundreds of passes as weights.
             runs = Direct(self.max_iterations, self.tolerance, near=near).run_all(rollout, starts, tell)
         if any(run.outcome.ok or run.interrupted or run.astray for run in runs):
             return runs
         most = self.max_iterations or _passes(rollout)
         if runs and all(run.outcome is Outcome.INFEASIBLE for run in runs):
-            # Nothing keeps all limits, then; passes from all starts would only say so again, slowly.
+            # Then nothing keeps all limits; passes from all starts would only confirm it slowly.
             return runs + Indirect(most).run_all(rollout, starts[:1], tell)
         polished = not (costly or long)
         passes = Indirect(most, PASSES_TOLERANCE if polished else None)
@@ -74,12 +74,12 @@ class Auto(Method):
         )
         if runs[-1].interrupted or runs[-1].astray:
             return runs
-        # Runs that are behind a rival have ended too: a direct run from there would only follow them.
+        # Runs behind a rival have ended too: a direct run from there would only follow them.
         ended = any(run.outcome.ok or run.outcome is Outcome.BEHIND for run in runs)
         if (costly and ended) or (long and not costly):
             return runs
         # Where the objective hardly depends on a control, as on singular arcs, the indirect method leaves
-        # that ragged.
+        # the control ragged.
         best = lowest(runs)
         if any(run.sharp and is_as_low(run.objective, best.objective) for run in runs):
             return runs
@@ -89,7 +89,7 @@ class Auto(Method):
         last = runs[-1]
         failed = best.outcome.ok and not last.outcome.ok
         if polished and not last.interrupted and (failed or not is_as_low(last.objective, best.objective)):
-            # What was left to a direct run that failed, or that led to a higher optimum.
+            # The direct run that should have finished the work failed or led to a higher optimum.
             runs.append(replace(Indirect(None).run(rollout, start, tell), counts=False))
         if not any(run.outcome.ok for run in runs):
             runs += Direct(self.max_iterations, self.tolerance).run_all(rollout, starts, tell)
@@ -98,10 +98,10 @@ class Auto(Method):
     def _both_ways(
         self, rollout: Rollout, starts: Sequence[Start], passes: Indirect, tell: Report
     ) -> list[Run]:
-        """Direct from the first start, passes from the second, and from the others what was quicker.
+        """Direct from the first start, passes from the second, and the quicker of the two from the others.
 
-        Passes that creep give way to a direct run, which goes on from where they have come to. Passes from
-        all of them, if the first direct run leads nowhere.
+        If passes creep, a direct run takes over from their end. If the first direct run fails, passes from
+        all starts.
         """
         direct = Direct(self.max_iterations or FIRST_ITERATIONS, self.tolerance)
         runs = [direct.run(rollout, starts[0], tell)]
@@ -114,34 +114,34 @@ class Auto(Method):
             runs += replace(passes, max_iterations=few).run_all(rollout, starts[1:2], tell)
             second = runs[1]
             # The next problem may begin with it.
-            known = second.curvature
-            if known is not None and len(known.moves) >= 2 * NEAR_MOVES:
-                known = Curvature(known.moves[:NEAR_MOVES], known.changes[:NEAR_MOVES])
-            runs[0] = replace(runs[0], curvature=known)
+            learned = second.curvature
+            if learned is not None and len(learned.moves) >= 2 * NEAR_MOVES:
+                learned = Curvature(learned.moves[:NEAR_MOVES], learned.changes[:NEAR_MOVES])
+            runs[0] = replace(runs[0], curvature=learned)
             if second.interrupted or second.astray:
                 return runs
             if not second.outcome.ok:
                 runs[1] = replace(second, counts=False)
-                there = replace(starts[1], w=second.w, theta=second.theta)
-                runs.append(direct.run(rollout, there, tell))
+                continued = replace(starts[1], w=second.w, theta=second.theta)
+                runs.append(direct.run(rollout, continued, tell))
                 if runs[-1].interrupted or runs[-1].astray:
                     return runs
             runs += (passes if second.outcome.ok else direct).run_all(rollout, starts[2:], tell)
         return runs
 
     def _from_nearby(self, rollout: Rollout, start: Start, tell: Report) -> list[Run]:
-        """A few passes from the optimum of a problem like this one; a direct run, if they do not suffice."""
+        """A few passes from the optimum of a similar problem; a direct run if they do not suffice."""
         most = min(NEAR_PASSES, self.max_iterations or NEAR_PASSES)
         first = Indirect(most, self.tolerance or NEAR_TOLERANCE, brief=True).run(rollout, start, tell)
         if first.outcome.ok or first.interrupted:
             return [first]
-        there = replace(start, w=first.w, theta=first.theta)
-        second = Direct(self.max_iterations, self.tolerance, near=True).run(rollout, there, tell)
+        continued = replace(start, w=first.w, theta=first.theta)
+        second = Direct(self.max_iterations, self.tolerance, near=True).run(rollout, continued, tell)
         return [replace(second, curvature=first.curvature)]
 
 
 def _passes(rollout: Rollout) -> int | None:
-    """Forward-backward passes from one start, at most; None: as many as it takes."""
+    """Maximum number of forward-backward passes from one start; None: unlimited."""
     if rollout.compiled.engine.costly:
         return None
     if is_long(rollout):
@@ -155,7 +155,7 @@ METHODS: Mapping[str, str] = {method.name: method.description for method in _ALL
 
 
 def make_method(name: str, max_iterations: int | None, tolerance: float | None) -> Method:
-    """The method of that name, with its options."""
+    """The method with this name and these options."""
     (chosen,) = (method for method in _ALL if method.name == name)
     return chosen(max_iterations, tolerance)
 
@@ -172,20 +172,20 @@ def check_options(
     tolerance: float | None = None,
     negligible: float | None = None,
 ) -> None:
-    """Raise for an option of ``solve`` that no problem could be solved with; None stands for a default.
+    """Raise for an invalid option of ``solve``; None stands for a default.
 
-    A sweep asks as well, before its first point.
+    A sweep calls this too, before its first point.
 
     Args:
-        check: names the function that was called in messages.
-        intervals: see ``solve``, also for the others.
+        check: names the called function in messages.
+        intervals: this and the following as in ``solve``.
         method: one of ``METHODS``.
-        starts: first guesses.
-        seed: of random starts.
+        starts: number of first guesses.
+        seed: seed of random starts.
         steps: Runge-Kutta steps in an interval.
-        max_iterations: of the solver.
-        tolerance: of the solver.
-        negligible: gain that does not matter.
+        max_iterations: maximum iterations of the solver.
+        tolerance: tolerance of the solver.
+        negligible: improvement that does not matter.
     """
     check.one_of("method", method, METHODS)
     check.count("seed", seed, 0)

@@ -1,11 +1,11 @@
 """A limited-memory quadratic model of the objective, minimised over a feasible set.
 
-Over bounds and budgets alone the minimum is found by guessing which of them hold exactly.
-Once it is known which entries are at a bound, and which budgets are used up, linear equations give all others
-and the multipliers. A projected step downhill from there tells which entries should leave their bounds, and
-which others cross one: the next guess. A guess that confirms itself is the minimum (an active set method,
-which is a semismooth Newton method on the conditions of optimality). It takes two guesses or three, but
-nothing says that it must end; where it does not, there is no answer.
+With only bounds and budgets, the minimum is found by guessing the active constraints. Given the entries at a
+bound and the budgets that are used up, linear equations yield all other entries and the multipliers. A
+projected downhill step from there shows which entries should leave their bounds and which others cross one:
+the next guess. A guess that confirms itself is the minimum. This is an active-set method, equivalent to a
+semismooth Newton method on the optimality conditions. It takes two or three guesses but need not terminate;
+then there is no answer.
 
 References:
     M. Hintermüller, K. Ito, K. Kunisch, *The primal-dual active set strategy as a semismooth Newton method*,
@@ -27,10 +27,10 @@ from optlearn._control.solvers.rules import CURVED, FIRST_MOVE, compact
 
 _GUESSES = 20
 _USED_UP = 1e-12  # of a mean of numbers up to 1
-# Pairs of steps and gradient changes: usually, and where each pass is a wide quadrature, beside which they
-# cost nothing.
+# Stored pairs of steps and gradient changes: usually, and where each pass is a wide quadrature, which makes
+# their cost negligible.
 MEMORY, LONG_MEMORY = 20, 80
-_RECENT = 8  # values that a step of the inner method is compared with
+_RECENT = 8  # recent values that a step of the inner method is compared with
 _MODEL_STEPS = 60  # of the projected gradient method that minimises the quadratic model
 
 
@@ -54,7 +54,7 @@ class LowRank(NamedTuple):
         return np.asarray(self.sigma * d - self.N @ (self.inverse @ (self.N.T @ d)))
 
     def solved(self, free: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """(f, r) what its rows and columns ``free`` (n,) turn into the right sides (f, r), by Woodbury."""
+        """(f, r) solutions for right-hand sides (f, r) of its rows and columns ``free`` (n,), by Woodbury."""
         N = self.N[free]
         inner = np.linalg.solve(self.sigma * self.C - N.T @ N, N.T @ right)
         return np.asarray((right + N @ inner) / self.sigma)
@@ -68,7 +68,7 @@ def minimise_on_box(
     budgets: BudgetRows,
     project: Callable[[np.ndarray], np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The x with 0 ≤ x ≤ top within budgets at which slope·d + ½ d·B d is least, d = x − v.
+    """The x with 0 ≤ x ≤ top within budgets that minimises slope·d + ½ d·B d, d = x − v.
 
     Args:
         matrix: B.
@@ -83,7 +83,7 @@ def minimise_on_box(
     """
     d, multipliers, before = np.zeros(len(v)), np.zeros(len(budgets.targets)), None
     for _ in range(_GUESSES):
-        # At the minimum, a step downhill leads back to it.
+        # At the minimum, a projected downhill step leads back to it.
         guess = project(v + d - (slope + matrix.times(d)) / matrix.sigma)
         low, high = guess <= 0.0, guess >= top
         used = budgets.equal | (budgets.rows @ guess >= budgets.targets - _USED_UP)
@@ -98,7 +98,7 @@ def minimise_on_box(
             solved = matrix.solved(free, right)
             room = budgets.targets[used] - A @ (v + d)
             nu = np.linalg.solve(A[:, free] @ solved[:, 1:], A[:, free] @ solved[:, 0] - room)
-        except np.linalg.LinAlgError:  # no entry is left to meet a budget with
+        except np.linalg.LinAlgError:  # no free entry is left to meet a budget
             return None
         d[free] = solved[:, 0] - solved[:, 1:] @ nu
         multipliers = np.zeros(len(used))
@@ -121,22 +121,22 @@ class QuasiNewton:
     changes: list[np.ndarray] = field(default_factory=list)
     multipliers: np.ndarray | None = None
 
-    def recall(self, known: Curvature | None) -> None:
-        """Begin with what is known of a problem like this one, on the same grid."""
-        if known is not None and all(len(move) == len(self.feasible.top) for move in known.moves):
-            self.moves, self.changes = list(known.moves), list(known.changes)
+    def recall(self, curvature: Curvature | None) -> None:
+        """Start with the curvature of a similar problem on the same grid."""
+        if curvature is not None and all(len(move) == len(self.feasible.top) for move in curvature.moves):
+            self.moves, self.changes = list(curvature.moves), list(curvature.changes)
 
     def learn(self, move: np.ndarray, change: np.ndarray) -> None:
-        """Take in a step and the change of the gradient over it, if they show positive curvature."""
+        """Store a step and the change of the gradient over it, if they show positive curvature."""
         length = float(np.linalg.norm(move))
         if move @ change > CURVED * length * np.linalg.norm(change):
-            # B is the same for moves of any length; of length 1, those of first and last steps compare.
+            # B does not depend on the length of moves; with length 1, first and last steps are comparable.
             self.moves = [*self.moves[-self.memory + 1 :], move / length]
             self.changes = [*self.changes[-self.memory + 1 :], change / length]
             self.__dict__.pop("_matrix", None)
 
     def forget(self) -> None:
-        """Start afresh."""
+        """Forget all curvature."""
         self.moves, self.changes = [], []
         self.__dict__.pop("_matrix", None)
 
@@ -151,9 +151,9 @@ class QuasiNewton:
     def direction(self, v: np.ndarray, gradient: np.ndarray, accuracy: float) -> np.ndarray:
         """From v to the minimum of gradient·d + ½ d·B d over v + d in the feasible set.
 
-        Projected gradient steps of Barzilai and Borwein's length. These are fast because they may go
-        uphill for a while: a step is cut short only if it ends above all recent ones. They stop when
-        a step would win less than ``accuracy``.
+        Projected gradient steps with the Barzilai-Borwein length. These are fast because they may go
+        uphill for a while: a step is shortened only if it ends above all recent values. They stop when a
+        step would gain less than ``accuracy``.
         """
         if not self.moves:
             length = FIRST_MOVE / max(float(np.abs(gradient).max()), 1e-300)

@@ -1,4 +1,4 @@
-"""Rules of every descent, of one problem or of a lane of many: when a step is good, and a gap is small.
+"""Rules for every descent, of one problem or of a lane: when a step is accepted, and when a gap is small.
 
 All of them work on numbers, and on arrays of NumPy or JAX, traced or not.
 """
@@ -13,30 +13,30 @@ from optlearn._arrays import Array
 from optlearn._control.hamiltonian.newton import ARMIJO
 
 TOLERANCE = 1e-7  # of the Hamiltonian gap, relative
-LITTLE = 0.1  # a damped step that wins less than this part of the gap is a zigzag
+LITTLE = 0.1  # a damped step that gains less than this share of the gap is zigzagging
 SMALLEST_STEP = 1e-10  # share of a direction
-CURVED = 1e-10  # cosine between a step and the change of the gradient, above which they show curvature
+CURVED = 1e-10  # cosine between a step and the gradient change above which they show positive curvature
 ROUND_OFF = 1e-14  # of an objective
-FIRST_MOVE = 0.1  # of a control's range, without any curvature known
+FIRST_MOVE = 0.1  # of a control's range, while no curvature is known
 
 
 def gap_tolerance(objective: Array, relative: Any, xp: ModuleType = np) -> Array:
     """The gap up to which the minimum principle counts as met: a share of the objective, tenfold if small."""
     size = abs(objective)
-    # A descent asks for it all the time, and Python compares two numbers ten times as fast as NumPy.
+    # Descents call this all the time, and Python compares two numbers ten times as fast as NumPy.
     lower, upper = (min, max) if isinstance(objective, float) else (xp.minimum, xp.maximum)
     return lower(relative * upper(1.0, size), 10 * relative * size + ROUND_OFF)
 
 
 def lowers(rise: Array, share: Array, slope: Array) -> Array:
-    """Does the objective, by a rise below 0, fall enough over a share of a direction (Armijo)?"""
+    """Does the objective fall enough (``rise`` < 0) over a share of a direction (Armijo)?"""
     return rise <= ARMIJO * share * slope
 
 
 def shortened(share: Array, rise: Array, slope: Array, xp: ModuleType = np) -> Array:
-    """A smaller share to be tried next: the minimum of the parabola through what is known.
+    """A smaller share to try next: the minimum of the parabola through value, slope and trial.
 
-    It is kept away from both ends. A rise that is not finite says nothing but that the share was too large.
+    It is kept away from both ends. A rise that is not finite only shows that the share was too large.
     """
     bend = rise - share * slope
     bent = xp.isfinite(rise) & (bend > 0)

@@ -1,9 +1,9 @@
-"""Scouts: many cheap descents on a coarse grid, which tell whether the starts have missed a basin.
+"""Scouts: many cheap descents on a coarse grid that check whether the starts have missed a basin.
 
-Starts that agree say little where one in a hundred of them would lead elsewhere. A scout has few pieces in
-time, and all scouts go through training together: dozens of them cost about as much as one start. They begin
-where controls are at their bounds, and at random in between; ours, the best run on the coarse grid, goes with
-them. Whoever ends lower than ours has found a basin that is not ours, and becomes a start.
+Agreement among starts means little if only one in a hundred would lead elsewhere. A scout has few pieces in
+time, and all scouts pass through training together: dozens of them cost about as much as one start. They
+begin with controls at their bounds, and at random values in between. The best run, projected to the coarse
+grid, descends with them. A scout that ends lower than it has found another basin and becomes a start.
 """
 
 from collections.abc import Callable
@@ -21,36 +21,36 @@ from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._control.solvers.rules import FIRST_MOVE, lowers, shortened
 from optlearn._control.weighing import Proximal, Weighing
 
-# In time, at most: of one control with five pieces, all corners are among the scouts.
+# Maximum number of pieces in time: with one control and five pieces, the scouts include all corners.
 PIECES = 5
-# Descents, and how few are still worth it where so many are not affordable.
+# Number of descents, and the smallest useful number where so many are not affordable.
 SCOUTS, FEWEST_SCOUTS = 64, 8
-# Passes of every scout, and of the best few after that.
+# Passes of every scout, and further passes of the best few.
 SCOUT_PASSES, MORE_PASSES, KEPT = 24, 60, 12
-# Operations of all passes: about a second; and where baselines are starts, which know their problem.
+# Operations of all passes (about a second); fewer where baselines are among the starts.
 OPERATIONS, FEW_OPERATIONS = 250_000_000, 10_000_000
-RECENT = 4  # objectives, the worst of which a step has to improve on
-LONGEST = 10.0  # step before it is projected, in ranges of a control
-STILL = 1e-7  # of a control's range: a shorter step is none
-COARSE = 1e-4  # share of the objective, or of the best first guess, to which steps of scouts are accurate
-# Share of the objective by which a scout has to end below ours: on the grid of the problem itself, and on a
-# coarser one, where ours has to find its place again.
+RECENT = 4  # recent objectives, the worst of which a step must improve on
+LONGEST = 10.0  # first step before projection, in units of a control's range
+STILL = 1e-7  # of a control's range: a shorter step counts as no step
+COARSE = 1e-4  # accuracy of scouts' integration steps, relative to the objective or the best first guess
+# Share of the objective by which a scout must end below the best run: on the grid of the problem itself, and
+# on a coarser one, where the best run has to converge again.
 LOWER, LOWER_COARSE = 1e-6, 1e-4
-MOST_FOUND = 4  # scouts that become starts
-# Of several costs: scouts that tell how far limits are from being kept, the least of that as a share of a
-# limit's size, and how many times the objective's size it costs to break one by so much.
+MOST_FOUND = 4  # maximum number of scouts that become starts
+# For several costs: number of scouts that measure typical violations of limits, the smallest violation
+# counted as a share of a limit's size, and the price of such a violation in units of the objective.
 PRICED, LEAST_ROOM, STIFF = 8, 1e-3, 1.0
-LONGER = 2  # times as many passes, since prices make descents slow
+LONGER = 2  # factor of passes, since prices slow descents down
 
 Lanes = Float[np.ndarray, "N I m"]
-# Rows of some lanes and their controls → objectives (N,) and gradients (N, I, m); or the nearest that are
-# feasible.
+# Indices of lanes and their controls → objectives (N,) and gradients (N, I, m); or the nearest feasible
+# controls.
 Passes = Callable[[np.ndarray, Lanes], tuple[np.ndarray, np.ndarray]]
 Projection = Callable[[np.ndarray, Lanes], np.ndarray]
 
 
 class Ends(NamedTuple):
-    """Where descents have ended: controls (N, I, m) in [0, 1], and objectives (N,)."""
+    """Ends of descents: controls (N, I, m) in [0, 1], and objectives (N,)."""
 
     v: np.ndarray
     objective: np.ndarray
@@ -75,7 +75,7 @@ def descend(passes: Passes, project: Projection, v: Lanes, most: int) -> Ends:
     direction, share = np.zeros_like(v), np.ones(len(v))
 
     def turn(rows: np.ndarray) -> None:
-        """New directions; a lane that has none stays."""
+        """Compute new directions; a lane without one stays where it is."""
         if len(rows) == 0:
             return
         ahead = v[rows] - length[rows, None, None] * gradient[rows]
@@ -111,7 +111,7 @@ def descend(passes: Passes, project: Projection, v: Lanes, most: int) -> Ends:
 
 
 def looks(generator: np.random.Generator, count: int, pieces: int, size: int) -> Lanes:
-    """First controls (N, I, m) of scouts in [0, 1]: half of them at bounds, all of these if they are few."""
+    """Initial controls (N, I, m) of scouts in [0, 1]: half of them at bounds (all corners if few)."""
     numbers, half = pieces * size, count // 2
     if numbers < half.bit_length():
         corners = np.array(list(product((0.0, 1.0), repeat=numbers)))
@@ -121,32 +121,31 @@ def looks(generator: np.random.Generator, count: int, pieces: int, size: int) ->
     return np.concatenate([corners, inside]).reshape(count, pieces, size)
 
 
-def found(ends: Ends, lower: float) -> list[int]:
-    """Scouts that have ended lower than the last, which is ours, from the best on.
+def lower_ends(ends: Ends, lower: float) -> list[int]:
+    """Indices of scouts that ended lower than the last lane, the best run; the best one comes first.
 
-    Two of those that have ended at the lowest objective, as independent evidence, if there are so many; then
-    one of each next.
+    Up to two of those with the lowest objective, as independent evidence; then one for each higher objective.
     """
     order = np.argsort(ends.objective[:-1])
     below = [int(i) for i in order if ends.objective[i] < ends.objective[-1] - lower]
-    taken: list[int] = []
+    chosen: list[int] = []
     for i in below:
-        same = [j for j in taken if ends.objective[i] <= ends.objective[j] + lower]
-        if len(same) < (2 if not taken or ends.objective[taken[0]] >= ends.objective[i] - lower else 1):
-            taken.append(i)
-    return taken[:MOST_FOUND]
+        same = [j for j in chosen if ends.objective[i] <= ends.objective[j] + lower]
+        if len(same) < (2 if not chosen or ends.objective[chosen[0]] >= ends.objective[i] - lower else 1):
+            chosen.append(i)
+    return chosen[:MOST_FOUND]
 
 
 class Scouting:
     """Scouts of one problem.
 
     Args:
-        rollout: of the problem itself.
+        rollout: rollout of the problem itself.
         few: are baselines among the starts?
-        negligible: gain that does not matter.
+        negligible: improvement that does not matter.
 
     Attributes:
-        obstacle: what keeps scouts from looking; "" if nothing does.
+        obstacle: what prevents scouting; "" if nothing does.
     """
 
     def __init__(self, rollout: Rollout, few: bool, negligible: float) -> None:
@@ -158,7 +157,7 @@ class Scouting:
 
     @property
     def on_the_grid(self) -> bool:
-        """Do scouts see all schedules of the problem?"""
+        """Do scouts cover all schedules of the problem?"""
         return self.pieces == self.rollout.intervals
 
     def _first_obstacle(self) -> str:
@@ -170,15 +169,15 @@ class Scouting:
         return "" if self._set.simple else "several budgets of one control"
 
     def starts(self, best: Run, seed: tuple[int, ...]) -> list[Start]:
-        """Starts that lead elsewhere than the best run and, on the coarse grid, lower.
+        """Starts that lead elsewhere than the best run and end lower on the coarse grid.
 
-        None where there is an ``obstacle``: nobody looks.
+        Empty if there is an ``obstacle``.
         """
         if self.obstacle:
             return []
         ours = self._set.scaled(coarsened(best.w, self.pieces))
         coarse = self._rollout(ours, best.theta)
-        # A backward pass takes three times as many operations as a forward one.
+        # A backward pass takes three times the operations of a forward pass.
         times = 1 if self.compiled.problem.weighing is None else LONGER
         affordable = self._operations // (4 * times * SCOUT_PASSES * max(1, coarse.operations))
         count = min(SCOUTS, affordable // FEWEST_SCOUTS * FEWEST_SCOUTS)
@@ -200,14 +199,14 @@ class Scouting:
         kept = np.append(np.argsort(ends.objective[:-1])[:KEPT], count)
         last = descend(passes, project, ends.v[kept], times * MORE_PASSES)
         share = LOWER if self.on_the_grid else LOWER_COARSE
-        numbers = found(last, share * abs(last.objective[-1]) + self.negligible)
+        numbers = lower_ends(last, share * abs(last.objective[-1]) + self.negligible)
         return [self._start(f"scout {kept[i] + 1}", last.v[i], best.theta) for i in numbers]
 
     def _priced(self, coarse: Rollout, weighing: Weighing, v: Lanes, best: Run) -> Rollout:
-        """Passes with a smooth cost of several costs, which is that of the best run where this ends.
+        """Passes with a smooth combination of several costs that equals the cost of the best run at its end.
 
-        Nowhere is it above the cost of controls that keep all limits: a basin of those that is lower than
-        ours is so here too. One that breaks limits may be as well, and is found out when it becomes a start.
+        It never exceeds the cost of controls that keep all limits, so a lower basin of such controls is lower
+        here too. So may be one that breaks limits; this shows when it becomes a start.
         """
         costs = np.array([coarse.costs(w, best.theta) for w in self._set.values(self._set.nearest(v))])
         costs = costs[np.all(np.isfinite(costs), axis=1)]
@@ -225,7 +224,7 @@ class Scouting:
         return coarse.weighted(Proximal(weighing, p, rho))
 
     def _rollout(self, ours: np.ndarray, theta: np.ndarray) -> Rollout:
-        """Pieces with as many steps as ours needs; on the problem's own grid those of its runs."""
+        """Pieces with as many steps as the best run needs; on the problem's own grid, its own steps."""
         if self.on_the_grid:
             return self.rollout
         if self.compiled.engine.exact:
@@ -248,7 +247,7 @@ class Scouting:
 
 
 class _Box:
-    """Controls v (…, I, m) in [0, 1], and projection of many at once, to the digits that scouts need."""
+    """Controls v (…, I, m) in [0, 1], and projection of many at once, as accurately as scouts need."""
 
     trials, met = 120, 1e-10
 
@@ -264,16 +263,16 @@ class _Box:
 
     @property
     def simple(self) -> bool:
-        """Is no control in two budgets?"""
+        """Does every control have at most one budget?"""
         about = [np.any(self._rows[:, block] != 0, axis=1) for block in self._controls]
         return all(np.count_nonzero(budgets) <= 1 for budgets in about)
 
     def values(self, v: np.ndarray) -> np.ndarray:
-        """Controls w."""
+        """Controls w of v."""
         return np.asarray(self.low + self.width * v)
 
     def scaled(self, w: np.ndarray) -> np.ndarray:
-        """The reverse."""
+        """Controls v of w."""
         return np.asarray((w - self.low) / self.width)
 
     def nearest(self, v: Lanes) -> np.ndarray:
@@ -300,7 +299,8 @@ class _Box:
             fall = ((inside > 0) & (inside < 1)) @ row**2
             fall = fall.mean(axis=1)
             ahead = price + excess / np.where(fall > 0, fall, 1.0)
-            # Shares that add up to 1 fall by less than this says: every third step halves the bracket.
+            # Shares that add up to 1 fall more slowly than this slope, so every third step halves the
+            # bracket.
             usable = (fall > 0) & (ahead > low) & (ahead < high) & (number % 3 < 2)
             price = np.where(usable, ahead, (low + high) / 2)
         return price

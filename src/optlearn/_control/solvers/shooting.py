@@ -1,12 +1,11 @@
 """The nonlinear program of multiple shooting, with its derivatives assembled block by block.
 
 Variables z = (X, W, θ): states at the interval ends (n, I), relaxed controls (m, I), free parameters
-(k); with several costs of an ensemble also an epigraph variable t and what each member exceeds it by.
-Constraints: steps, budgets, sums of shares, costs of the final state, and values along the way that have
-limits. Every interval sees only its own (x, w, θ), so Jacobian and Hessian are made of small dense
-blocks, each one call of a function that CasADi differentiated once. Handing IPOPT the assembled
-matrices is several times faster than letting CasADi find the structure of the whole program by
-colouring.
+(k); with several costs of an ensemble also an epigraph variable t and the excess of each member over it.
+Constraints: steps, budgets, sums of shares, costs of the final state, and limited values along training.
+Every interval depends only on its own (x, w, θ), so Jacobian and Hessian consist of small dense blocks,
+each one call of a function that CasADi differentiated once. Passing IPOPT the assembled matrices is
+several times faster than letting CasADi detect the structure of the whole program by colouring.
 """
 
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ _SHARED = [0, 3, 4]
 
 @dataclass(frozen=True)
 class NonlinearProgram:
-    """What ``casadi.nlpsol`` needs: the program and its derivative functions."""
+    """Input of ``casadi.nlpsol``: the program and its derivative functions."""
 
     nlp: dict[str, Any]
     derivatives: dict[str, Any]
@@ -57,7 +56,7 @@ def shooting_program(compiled: CompiledProblem, intervals: int, steps: int) -> N
     )
 
     def constraints(ends: Expr, along: Expr) -> Expr:
-        # Signs such that the multipliers are the costates: L = objective + λ·(step − next state).
+        # With these signs the multipliers are the costates: L = objective + λ·(step − next state).
         return casadi.vertcat(casadi.vec(ends - X), *beyond_steps, casadi.vec(along))
 
     g = constraints(ends, along)
@@ -66,7 +65,7 @@ def shooting_program(compiled: CompiledProblem, intervals: int, steps: int) -> N
         f = blocks.derivatives.final(costs.weighted(constants, costs.minimised), X[:, -1], theta)
     if compiled.problem.objective.has_running:
         f = f + casadi.sum2(running)
-    f = casadi.densify(f)  # an objective that no state changes has no entries
+    f = casadi.densify(f)  # an objective that does not depend on the state has no entries
     *values_too, jacobian = blocks.jacobian(arguments, rows, sums, costs, X[:, -1])
     lam_f, lam_g = casadi.MX.sym("lam_f"), casadi.MX.sym("lam_g", g.shape[0])
     hessian = blocks.hessian(arguments, X[:, -1], lam_f, lam_g, costs)
@@ -83,12 +82,12 @@ def shooting_program(compiled: CompiledProblem, intervals: int, steps: int) -> N
 class FinalCosts:
     """Costs of the final state as objective and constraints: one to minimise, some with limits.
 
-    The worst of several members is t, the least number that is above all of them: min t + Σ caps·s under
-    J ≤ t + s, s ≥ 0, where s are what members may exceed t by.
+    The worst of several members is t, the least upper bound of all of them: min t + Σ caps·s subject to
+    J ≤ t + s, s ≥ 0, where s are the members' allowed excesses over t.
 
     Attributes:
-        size: K, of costs that are weighted; 0 if there is one, unweighted.
-        members: M, of those that count as members of an ensemble.
+        size: K, number of weighted costs; 0 for a single unweighted cost.
+        members: M, number of those that are members of an ensemble.
     """
 
     size: int
@@ -102,7 +101,7 @@ class FinalCosts:
 
     @property
     def extra(self) -> int:
-        """Variables: t and s, if there is more than one member."""
+        """Number of variables: t and s, if there is more than one member."""
         return 1 + self.members if self.members > 1 else 0
 
     @property
@@ -122,14 +121,14 @@ class FinalCosts:
         return casadi.vertcat(constants[: -self.size], weights)
 
     def limited(self, final: Expr, constants: Expr, x: Expr, theta: Expr, above: Expr) -> Expr:
-        """(C) what must not exceed its limit: J − t − s of members, J of limits."""
+        """(C,) constrained values: J − t − s of members, J of limits."""
         limited = [final(self.weighted(constants, unit), x, theta) for unit in self.constrained]
         for j in range(self.extra - 1):
             limited[j] = limited[j] - above[0] - above[1 + j]
         return casadi.vertcat(*limited)
 
     def lagrangian(self, constants: Expr, lam_f: Expr, own: Expr) -> tuple[Expr, Expr]:
-        """A factor, and constants, with which the final cost is that of the Lagrangian, given its own."""
+        """A factor and constants that turn the final cost into its part of the Lagrangian."""
         if not self.size:
             return lam_f, constants
         return 1, self.weighted(constants, own if self.extra else casadi.vertcat(lam_f, own))
@@ -153,8 +152,8 @@ class _Blocks:
         )
         self.along = functions.value.size1_out(2)  # values along an interval
         self.derivatives = compiled.engine.derivatives
-        # Columns of z that an interval's (x, w, θ) stand for; its x is the state before it, which
-        # for the first interval is the fixed start.
+        # Columns of z for an interval's (x, w, θ); its x is the state before it, which for the first
+        # interval is the fixed start.
         i = np.arange(intervals)
         self.own = np.concatenate(
             [
@@ -189,11 +188,11 @@ class _Blocks:
     def jacobian(
         self, arguments: tuple[Expr, ...], rows: Expr, sums: np.ndarray, costs: "FinalCosts", last: Expr
     ) -> tuple[Expr, Expr, Expr]:
-        """States at the ends of intervals and values along them, which come with it; and the Jacobian."""
+        """States at the ends of intervals, values along them, and the Jacobian, all from one call."""
         n, m, k = self.sizes
         I = self.intervals  # noqa: E741
         steps = np.arange(n * I).reshape(I, n)
-        # Entry (r, c) of block i stands at i·n·q + c·n + r of the mapped output (column-major).
+        # Entry (r, c) of block i is at i·n·q + c·n + r of the mapped output (column-major).
         row = [np.repeat(steps[:, None, :], self.own.shape[1], axis=1).ravel(), steps.ravel()]
         column = [np.repeat(self.own[:, :, None], n, axis=2).ravel(), steps.ravel()]
         ends, slopes, along, along_slopes = self._slope(*arguments)

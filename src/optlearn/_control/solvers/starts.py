@@ -1,4 +1,4 @@
-"""Where solvers start: a neutral guess, baselines, a warm start, random controls; and with how many steps."""
+"""Solvers' starts: a neutral guess, baselines, a warm start, random controls; and the number of steps."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,33 +15,33 @@ from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._errors import RunawayError, SpecificationError, UnphysicalStateError, count_of
 from optlearn._schedule import Mixture, Schedule
 
-# First guesses, unless a solution of a problem like it is known.
+# Number of first guesses, unless the solution of a similar problem is known.
 STARTS = 3
-# Where no baseline stands beside the neutral guess: chance alone has to find the other basins.
+# Without baselines, where chance alone has to find the other basins.
 STARTS_ALONE = 6
-# Where every pass is a wide quadrature: hops look beside where they end, and one alone is followed by others.
+# Where every pass is a wide quadrature: hops explore around their ends, and more follow if they disagree.
 STARTS_COSTLY = 2
-# Random schedules, of which those that make the state go different ways become starts.
+# Random schedules, of which those with the most different state trajectories become starts.
 POOL = 32
 POOL_OPERATIONS = 100_000_000  # of all their forward passes
-POOL_COSTLY = 4  # for each start, where passes are wide quadratures: a descent takes fifty of them
-# How often a guess that runs away is lowered by half towards the bounds of its controls.
+POOL_COSTLY = 4  # per start, where passes are wide quadratures: a descent takes fifty of them
+# How often a diverging guess is halved towards the lower bounds of its controls.
 HALVINGS = 12
-# Steps in an interval beyond which fewer digits suffice for a beginning.
+# Steps in an interval beyond which fewer digits suffice initially.
 MANY_STEPS = 8
-# Rounds of further starts, while at most half of them have reached the best.
+# Rounds of further starts while at most half of them have reached the best.
 MORE_STARTS = 3
 
 Seed = int | tuple[int, ...]
 
 
 class Candidates(NamedTuple):
-    """Where a solver could start.
+    """Candidate starts.
 
     Attributes:
-        first: guesses that always count.
-        baselines: which have to be good.
-        highest: (m,) that random controls may be, where training runs away at their upper bounds.
+        first: guesses that are always used.
+        baselines: starts that are used only if they are good enough.
+        highest: (m,) upper limits of random controls, where training diverges at their upper bounds.
     """
 
     first: list[Start]
@@ -50,7 +50,7 @@ class Candidates(NamedTuple):
 
     @property
     def every(self) -> list[Start]:
-        """All of them."""
+        """All candidates."""
         return self.first + self.baselines
 
     @classmethod
@@ -59,8 +59,8 @@ class Candidates(NamedTuple):
     ) -> "Candidates":
         """The warm start, the neutral guess, and baselines if ``count`` is more than these.
 
-        All are moved to the nearest controls that meet bounds and budgets. Baselines that fail are left out,
-        and ``notes`` get a line that says why.
+        All are moved to the nearest controls that meet bounds and budgets. Baselines that fail are left out
+        with a line in ``notes`` that says why.
         """
         first, baselines = [neutral(compiled, intervals)], []
         if warm is not None:
@@ -75,19 +75,19 @@ class Candidates(NamedTuple):
         return cls(first, baselines)
 
     def lowered(self, compiled: CompiledProblem, notes: list[str]) -> "Candidates":
-        """With the first guess as near to the lower bounds as training has to be to stay finite.
+        """With the first guess moved towards the lower bounds until training stays finite.
 
-        If none is, they are as they were. ``notes`` get a line that says what was done.
+        If it never does, nothing changes. A line in ``notes`` says what was done.
         """
         (low, _), start = compiled.relaxation.bounds, self.first[-1]
         for part in 0.5 ** np.arange(1, HALVINGS + 1):
-            there = _feasible(compiled, start.name, low + part * (start.w - low), start.theta)
-            if _fault(compiled, there) is None:
+            moved = _feasible(compiled, start.name, low + part * (start.w - low), start.theta)
+            if _fault(compiled, moved) is None:
                 notes.append(
-                    f"under the first guess training runs away: {part:.2g} of its distance from the lower "
-                    "bounds of the controls was taken instead"
+                    f"training runs away under the first guess: it was moved to {part:.2g} of its distance "
+                    "from the lower bounds of the controls"
                 )
-                return self._replace(first=[*self.first[:-1], there], highest=there.w.max(axis=0))
+                return self._replace(first=[*self.first[:-1], moved], highest=moved.w.max(axis=0))
         return self
 
 
@@ -96,7 +96,7 @@ def choose_starts(
 ) -> list[Start]:
     """The first candidates, the best baselines by objective, then random guesses: ``count`` in all.
 
-    What has no finite objective is left out, and ``notes`` get a line that says so.
+    Starts without a finite objective are left out, with a line in ``notes``.
     """
     compiled, (first, others, highest) = rollout.compiled, candidates
     ranked = sorted(((rollout.objective(s.w, s.theta), i) for i, s in enumerate(others)), key=_finite_first)
@@ -116,16 +116,16 @@ def choose_starts(
 
 
 def is_usable(rollout: Rollout, start: Start) -> bool:
-    """Has a start a finite objective, and does it lead through possible states?"""
+    """Does a start have a finite objective and lead through possible states?"""
     objective, states = rollout.forward(start.w, start.theta)
     return bool(np.isfinite(objective)) and rollout.compiled.is_possible(states[:: rollout.steps])
 
 
 def random_starts(rollout: Rollout, count: int, seed: Seed, highest: np.ndarray | None = None) -> list[Start]:
-    """Random guesses with a finite objective: of many, the best, and those that differ most in the state.
+    """Random guesses with a finite objective: the best of a pool, and those with the most different states.
 
-    Schedules that look different may do the same to the state, and then lead to one optimum. Of the better
-    half of the pool, each next one is that whose trajectory is farthest from those of all before it.
+    Different schedules may have the same effect on the state and then lead to one optimum. From the better
+    half of the pool, each next guess is the one whose trajectory is farthest from all previous ones.
     """
     if count < 1:
         return []
@@ -134,10 +134,10 @@ def random_starts(rollout: Rollout, count: int, seed: Seed, highest: np.ndarray 
     if compiled.engine.costly:
         affordable = POOL_COSTLY * count
     pool = _randoms(compiled, rollout.intervals, max(count, min(POOL, affordable)), seed, highest)
-    tried = [(start, *rollout.forward(start.w, start.theta)) for start in pool]
+    integrated = [(start, *rollout.forward(start.w, start.theta)) for start in pool]
     possible = compiled.is_possible
-    tried = [t for t in tried if np.isfinite(t[1]) and possible(t[2][:: rollout.steps])]
-    ranked = sorted(tried, key=lambda t: t[1])
+    integrated = [t for t in integrated if np.isfinite(t[1]) and possible(t[2][:: rollout.steps])]
+    ranked = sorted(integrated, key=lambda t: t[1])
     ranked = ranked[: max(count, len(ranked) // 2)]
     if not ranked:
         return []
@@ -152,7 +152,7 @@ def random_starts(rollout: Rollout, count: int, seed: Seed, highest: np.ndarray 
 
 
 def accurate(compiled: CompiledProblem, there: Start | Run) -> float:
-    """The objective of a start or a run, integrated accurately; infinite, if the dynamics run away."""
+    """The objective of a start or a run, integrated accurately; infinite if the dynamics diverge."""
     try:
         return _evaluate(compiled, there)
     except UnphysicalStateError:
@@ -165,7 +165,7 @@ def _evaluate(compiled: CompiledProblem, there: Start | Run) -> float:
 
 
 def _fault(compiled: CompiledProblem, start: Start) -> str | None:
-    """What an accurate integration says is wrong with a start; None: nothing."""
+    """The error of a start according to an accurate integration; None if it is fine."""
     try:
         _evaluate(compiled, start)
     except UnphysicalStateError as error:
@@ -174,7 +174,7 @@ def _fault(compiled: CompiledProblem, start: Start) -> str | None:
 
 
 def _reason(compiled: CompiledProblem, starts: list[Start]) -> str:
-    """What an accurate integration says of the starts."""
+    """Why no start is usable, according to an accurate integration."""
     reason: str | None = ""
     for start in starts:
         reason = _fault(compiled, start)
@@ -188,7 +188,7 @@ def _reason(compiled: CompiledProblem, starts: list[Start]) -> str:
 
 
 def _distinct(starts: list[Start]) -> list[Start]:
-    """The starts without those that repeat an earlier one: a baseline is often the neutral guess."""
+    """The starts without duplicates: a baseline is often the neutral guess."""
     kept: list[Start] = []
     for start in starts:
         if not any(np.allclose(start.w, k.w) and np.allclose(start.theta, k.theta) for k in kept):
@@ -197,7 +197,7 @@ def _distinct(starts: list[Start]) -> list[Start]:
 
 
 def neutral(compiled: CompiledProblem, intervals: int) -> Start:
-    """Every control constant: its guess or the middle of its bounds, moved to meet its budget."""
+    """All controls constant, at the guess or the middle of the bounds, moved to meet the budgets."""
     w = np.tile(compiled.relaxation.neutral, (intervals, 1))
     return _feasible(compiled, "neutral", w, _theta(compiled))
 
@@ -238,19 +238,19 @@ def _finite_first(item: tuple[float, int]) -> tuple[bool, float]:
 
 
 def fits(problem: Problem, schedule: Schedule) -> bool:
-    """Can the schedule start this problem: does it have all its controls?"""
+    """Can the schedule start this problem, that is, does it have all its controls?"""
     return set(problem.controls) <= set(schedule.controls)
 
 
 def warm_schedule(problem: Problem, schedule: Schedule) -> Schedule:
-    """What to start from: stretched to the problem's horizon, with values that are admissible.
+    """A warm start: the schedule stretched to the problem's horizon, with admissible values.
 
-    Values take the nearest admissible ones, of a mixture too; free parameters are clipped to their bounds,
-    those that are missing keep their guess.
+    Values, also in mixtures, are replaced by the nearest admissible ones; free parameters are clipped to
+    their bounds, and missing ones keep their guess.
 
     Args:
-        problem: that is to be solved.
-        schedule: of a problem with the same controls, whatever its horizon.
+        problem: the problem to solve.
+        schedule: schedule of a problem with the same controls and any horizon.
 
     Raises:
         SpecificationError: it lacks a control, or holds values that are not finite.
@@ -278,11 +278,12 @@ def warm_schedule(problem: Problem, schedule: Schedule) -> Schedule:
 
 
 def enough_steps(compiled: CompiledProblem, intervals: int, guesses: Iterable[Start]) -> int | None:
-    """Steps in an interval after which the objective changes by less than 1e-8, or 1e-5 of itself.
+    """Steps in an interval beyond which the objective changes by less than 1e-8, and 1e-5 of itself.
 
-    Or 1e-6 where expectations are wide quadratures, and where it takes many steps, since the fast start that
-    asks for these may be the guess's alone. This is under the first guess whose dynamics stay finite; the
-    optimum may need more, see ``too_coarse``. None: under no guess they do.
+    The first limit is 1e-6 where expectations are wide quadratures, or where many steps are needed, since
+    perhaps only the guess has the fast transient that needs them. Determined for the first guess whose
+    dynamics stay finite; the optimum may need more, see ``too_coarse``. None if the dynamics diverge under
+    every guess.
     """
     if compiled.engine.exact:
         return compiled.exact_steps(compiled.problem.horizon / intervals)
@@ -291,19 +292,19 @@ def enough_steps(compiled: CompiledProblem, intervals: int, guesses: Iterable[St
 
 
 def _enough_for(guess: Start, compiled: CompiledProblem, intervals: int) -> int | None:
-    """Enough steps for a guess; None: its dynamics run away, however fine the steps."""
+    """Enough steps for a guess; None if its dynamics diverge however fine the steps."""
     rollout, known_to_stay = quickest(Rollout(compiled, intervals, 1)), False
     coarse = rollout.objective(guess.w, guess.theta)
     while (twice := finer(rollout)) is not None:
         fine = twice.objective(guess.w, guess.theta)
         allowed = 1e-6 if compiled.engine.costly or rollout.steps >= MANY_STEPS else 1e-8
         if not np.isfinite(fine):
-            # It may be an unstable step, or the dynamics themselves.
+            # Either an unstable step or the dynamics themselves.
             if not known_to_stay and _fault(compiled, guess) is not None:
                 return None
             known_to_stay = True
         elif abs(fine - coarse) <= min(allowed * max(1.0, abs(fine)), 1e-5 * abs(fine) + ROUND_OFF):
-            # Steps that end right may still overshoot, through impossible states, on the way.
+            # Steps that end right may still overshoot into impossible states on the way.
             overshoots = not is_usable(rollout, guess) and is_usable(twice, guess)
             return (twice if overshoots else rollout).steps
         rollout, coarse = twice, fine
@@ -313,8 +314,8 @@ def _enough_for(guess: Start, compiled: CompiledProblem, intervals: int) -> int 
 def too_coarse(rollout: Rollout, best: Run, negligible: float) -> bool:
     """Whether twice as many steps would change the objective by more than a certificate allows.
 
-    With a coarse drift first, which mostly sees it, if there is one; then it is an accurate integration that
-    says so, which costs less than twice as many steps with the fine one.
+    If there is a coarse drift, it is tried first and usually detects this. After that an accurate integration
+    decides, which costs less than twice as many steps with the fine drift.
     """
     quick, weighing = rollout.coarser(), rollout.compiled.problem.weighing
     if quick is not None and too_coarse(quick, best, negligible):
@@ -327,12 +328,12 @@ def too_coarse(rollout: Rollout, best: Run, negligible: float) -> bool:
     if quick is not None and weighing is None:
         return not abs(accurate(rollout.compiled, best) - objective) <= allowed
     finer_one, finer_states = twice.forward(best.w, best.theta)
-    # Written so that a NaN is too coarse as well: steps hide that the dynamics run away.
+    # Written so that NaN counts as too coarse as well: the steps hide that the dynamics diverge.
     if not abs(finer_one - objective) <= allowed:
         return True
     if weighing is None or not weighing.limits:
         return False
-    # Limits are met with these steps, and have to hold with any.
+    # Limits are met with these steps but must hold with any.
     costs, finer_costs = (rollout.compiled.costs(s[-1], best.theta) for s in (states, finer_states))
     changes = np.abs(finer_costs - costs)[weighing.members :]
     prices = np.zeros(len(changes)) if best.weights is None else np.abs(best.weights[weighing.members :])

@@ -1,6 +1,6 @@
-"""Arithmetic: what each primitive that computes does to numbers, in NumPy, and to symbols, in CasADi.
+"""Arithmetic primitives: for numbers in NumPy, and for symbols in CasADi.
 
-Plain numbers are computed in NumPy where that is known, since JAX would compile each operation.
+Plain numbers are computed in NumPy where possible, since JAX would compile each operation.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from optlearn._engine.tracing.values import (
 
 
 def _later(name: str) -> Callable[..., Any]:
-    """CasADi's function of that name, looked up when it is called."""
+    """CasADi's function of this name, looked up at the call."""
     return lambda *arguments: getattr(casadi, name)(*arguments)
 
 
@@ -46,7 +46,7 @@ def _numpy_divide(x: Array, y: Array) -> Array:
 
 def _from_scipy(name: str) -> Callable[[Array], Array]:
     def numbers(x: Array) -> Array:
-        import scipy.special  # a tenth of a second, for what is rarely asked of plain numbers
+        import scipy.special  # takes 0.1 s, and is rarely needed for plain numbers
 
         return np.asarray(getattr(scipy.special, name)(x))
 
@@ -167,7 +167,7 @@ def _cumulate_symbols(eqn: Any, operand: Symbolic) -> list[Value]:
     rows = [take(operand.entries, np.asarray(row)) for row in places]
     for number in range(1, len(rows)):
         rows[number] = combine(rows[number - 1], rows[number])
-    # The rows lie behind one another with `axis` in front: find each entry's place there.
+    # The rows are concatenated with `axis` in front: find each entry's position there.
     back = flip(np.moveaxis(positions(places.shape), 0, axis))
     return [Symbolic(take(casadi.vertcat(*rows), back), operand.shape)]
 
@@ -290,7 +290,7 @@ def _round_numbers(eqn: Any, x: Array) -> list[Any]:
 
 
 def _reduce_numbers(eqn: Any, x: Array) -> list[Any]:
-    if x.size == 0:  # the maximum of nothing is for JAX to define
+    if x.size == 0:  # JAX defines the maximum of an empty array
         return in_jax(eqn, [x])
     return [_REDUCTIONS[eqn.primitive.name][0].reduce(x, axis=tuple(eqn.params["axes"]))]
 

@@ -227,7 +227,7 @@ def _scatter(eqn: Any, operand: Value, indices: Value, updates: Value) -> list[V
     target, source = _scatter_pairs(eqn, operand, indices, updates)
 
     def overwrite(x: Array, new: Array) -> list[Array]:
-        x.reshape(-1)[target] = new.ravel()[source]  # where targets repeat, the last one stays
+        x.reshape(-1)[target] = new.ravel()[source]  # where targets repeat, the last one counts
         return [x]
 
     return _move(eqn, overwrite, [operand, updates])

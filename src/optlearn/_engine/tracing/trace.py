@@ -90,7 +90,7 @@ def _evaluate(eqn: Any, values: list[Value], run: _Run) -> list[Value]:
     raise unsupported(eqn, "it has no form here")
 
 
-# Their classes are in jax.extend, which brings Pallas along: 30 ms at every start.
+# Their classes are in jax.extend, which also imports Pallas: 30 ms at every start.
 
 
 def _is_literal(var: Any) -> bool:
@@ -164,7 +164,7 @@ def _count(jaxpr: Any) -> int:
 # --- calls, loops and branches --------------------------------------------------------------------
 
 _CALLS = {"call", "checkpoint", "closed_call", "custom_jvp_call", "custom_vjp_call", "jit", "remat2"}
-# Inner functions of these names stand in several functions of one system (`optlearn._engine.functions`).
+# Inner functions with these names occur in several functions of one system (`optlearn._engine.functions`).
 _SHARED = frozenset({"_traced_once"})
 
 # How often shared inner functions were interpreted: (name, shapes of the results) → count.
@@ -172,8 +172,8 @@ interpretations: Counter[tuple[str, tuple[tuple[int, ...], ...]]] = Counter()
 
 
 _Converted: TypeAlias = Callable[[Sequence[Value]], list[Value]]  # an inner function, interpreted once
-# JAX traces a jitted function once for each structure of its arguments, so that equal calls hold the same
-# jaxpr, in other functions too. None: on symbols alone it has no form.
+# JAX traces a jitted function once for each structure of its arguments, so equal calls hold the same jaxpr,
+# in other functions too. None: it cannot be expressed in symbols alone.
 _CONVERTED: WeakKeyDictionary[Any, _Converted | None] = WeakKeyDictionary()
 
 
@@ -182,7 +182,7 @@ def _call(run: _Run, eqn: Any, *values: Value) -> list[Value]:
     jaxpr = p["jaxpr"] if "jaxpr" in p else p["call_jaxpr"]
     if p.get("name") not in _SHARED:
         return run(jaxpr, values)
-    # With a number among the arguments, which may be an index, the function is interpreted for itself.
+    # With a number among the arguments, which may be an index, the function is interpreted separately.
     if all(isinstance(value, Symbolic) or value.size == 0 for value in values):
         if jaxpr not in _CONVERTED:
             _CONVERTED[jaxpr] = _convert(eqn, jaxpr)
@@ -208,7 +208,7 @@ def _convert(eqn: Any, jaxpr: Any) -> _Converted | None:
 
     def converted(values: Sequence[Value]) -> list[Value]:
         entries = iter(function.call([entries_of(value) for value in values]))
-        # What no symbol reaches is the same number for all arguments.
+        # Values that no symbol reaches are the same numbers for all arguments.
         return [Symbolic(next(entries), r.shape) if isinstance(r, Symbolic) else r for r in results]
 
     return converted
@@ -249,7 +249,7 @@ def _scan(run: _Run, eqn: Any, *values: Value) -> list[Value]:
 
 
 def _while(run: _Run, eqn: Any, *values: Value) -> list[Value]:
-    """Unrolled for as long as the condition is a number; the body may work on symbols."""
+    """Unrolled while the condition is a number; the body may work on symbols."""
     p = eqn.params
     first, second = p["cond_nconsts"], p["cond_nconsts"] + p["body_nconsts"]
     carry = list(values[second:])
@@ -337,7 +337,7 @@ def interpret(traced: TracedFunction, args: Sequence[Any], fallback: _Fallback =
             raise ValueError(f"argument {number}: expected the structure {expected}")
         for leaf, spec in zip(jax.tree.leaves(arg), jax.tree.leaves(example), strict=True):
             values.append(to_value(leaf, spec.shape, spec.dtype))
-    # NumPy must stay as silent on 1/0 and log(0) of constants as JAX is.
+    # NumPy must be as silent as JAX about 1/0 and log(0) of constants.
     with np.errstate(all="ignore"):
         return _run(traced.jaxpr, values, fallback)
 
@@ -383,7 +383,7 @@ def evaluate(fn: Callable[..., Any], *args: Any) -> Any:
 
 # --- dependencies ---------------------------------------------------------------------------------
 
-# Results of operations that have no form as an expression are new symbols that remember where they come from.
+# Results of operations that cannot be expressed are new symbols that remember their origins.
 _Origins = frozenset[int]  # hashes of symbols
 
 
@@ -423,7 +423,7 @@ def dependencies(fn: Callable[..., Any], *examples: Any) -> Any:
 
 
 class _Unknown:
-    """Replaces the results of an equation by new symbols, and remembers where they come from.
+    """Replaces the results of an equation by new symbols, and remembers their origins.
 
     Each entry gets a symbol of its own, so that CasADi's simplifications (x - x is 0) never take
     two unknown numbers for the same.
@@ -434,7 +434,7 @@ class _Unknown:
         self._kept: list[Any] = []  # a symbol's hash is its address: none may be freed
 
     def origins(self, value: Value) -> _Origins:
-        """The symbols that the entries of a value may depend on, those made here traced back."""
+        """The symbols that the entries of a value may depend on, with new symbols traced back."""
         sources: set[int] = set()
         for symbol in casadi.symvar(value.entries) if isinstance(value, Symbolic) else ():
             key = symbol.element_hash()
@@ -472,7 +472,7 @@ class _Unknown:
     def _read(self, eqn: Any, operand: Value, *indices: Value) -> Value:
         """Entries read at an unknown place: they may be any along the axes of unknown index.
 
-        Where each entry of such an axis stands for all of the axis, index 0 is as good as any.
+        Since each entry of such an axis then represents the whole axis, any index, such as 0, will do.
         """
         dtype = eqn.outvars[0].aval.dtype
         settled, missing = zip(*map(_settle, indices), strict=True)

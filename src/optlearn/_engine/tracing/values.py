@@ -33,7 +33,7 @@ class Symbolic:
     shape: tuple[int, ...]
 
 
-Value: TypeAlias = Array | Symbolic | jax.Array  # of JAX's own: random keys, which only pass through
+Value: TypeAlias = Array | Symbolic | jax.Array  # jax.Array: random keys, which only pass through
 Operation: TypeAlias = Callable[..., list[Value]]  # from an equation and the values of its inputs
 
 
