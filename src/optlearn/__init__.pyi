@@ -47,13 +47,13 @@ from ._simulate.run import simulate as simulate
 from ._theory.expectation import AutoQuadrature as AutoQuadrature
 from ._theory.expectation import GaussHermite as GaussHermite
 from ._theory.expectation import QuasiMonteCarlo as QuasiMonteCarlo
-from ._theory.model import Break as Break
-from ._theory.model import Fields as Fields
-from ._theory.model import Latents as Latents
 from ._theory.model import LearningModel as LearningModel
 from ._theory.model import Recurrence as Recurrence
 from ._theory.order import OrderParameters as OrderParameters
 from ._theory.order import Overlaps as Overlaps
+from ._theory.sample import Break as Break
+from ._theory.sample import Fields as Fields
+from ._theory.sample import Latents as Latents
 from ._theory.spectrum import Spectrum as Spectrum
 from ._trajectory import Trajectory as Trajectory
 from .plotting import plot_certificate as plot_certificate

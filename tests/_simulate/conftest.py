@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import pytest
 
 from optlearn._schedule import Schedule
-from optlearn._theory.model import Latents, LearningModel
+from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
+from optlearn._theory.sample import Latents
 from optlearn.models import FIG3_START, autoencoder, committee, curriculum
 
 

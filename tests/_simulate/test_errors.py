@@ -10,8 +10,9 @@ import pytest
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._schedule import Schedule
 from optlearn._simulate.run import simulate
-from optlearn._theory.model import Latents, LearningModel
+from optlearn._theory.model import LearningModel
 from optlearn._theory.order import Overlaps
+from optlearn._theory.sample import Latents
 from optlearn.models import autoencoder, committee, curriculum
 
 MODEL = curriculum()

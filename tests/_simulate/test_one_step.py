@@ -13,8 +13,8 @@ from optlearn._simulate.normals import as_normal, as_share, input_noise, make_ke
 from optlearn._simulate.run import prepare, simulate
 from optlearn._simulate.sample import draw_sample
 from optlearn._simulate.weights import advance_weights, initial_weights
-from optlearn._theory.model import Fields
 from optlearn._theory.order import OrderParameters
+from optlearn._theory.sample import Fields
 from optlearn.models import committee, curriculum
 
 N, STEP = 13, 9

@@ -12,8 +12,9 @@ from optlearn._dynamics.checks import check_problem
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._schedule import Schedule
 from optlearn._theory.checks import check_start
-from optlearn._theory.model import Break, Latents, LearningModel
+from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
+from optlearn._theory.sample import Break, Latents
 
 
 class Plain(LearningModel):

@@ -13,8 +13,9 @@ from scipy import stats
 
 from optlearn._theory.drift import default_quadrature, generic_drift, generic_error
 from optlearn._theory.expectation import GaussHermite, QuasiMonteCarlo
-from optlearn._theory.model import Break, Fields, Latents, LearningModel
+from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
+from optlearn._theory.sample import Break, Fields, Latents
 from optlearn._theory.sampler import fields_read
 from optlearn.models._committee import committee
 from optlearn.models._curriculum import curriculum

@@ -23,7 +23,7 @@ from optlearn._theory.expectation import (
     Table,
     summed_over,
 )
-from optlearn._theory.model import Break, LearningModel
+from optlearn._theory.model import LearningModel
 from optlearn._theory.order import Overlaps
 from optlearn._theory.quadrature import (
     _difference,
@@ -34,6 +34,7 @@ from optlearn._theory.quadrature import (
     probe_states,
     quadrature_error,
 )
+from optlearn._theory.sample import Break
 from optlearn._theory.sampler import partial_cholesky
 from optlearn.models._committee import committee
 from optlearn.models._curriculum import curriculum

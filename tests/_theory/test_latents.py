@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optlearn._theory.model import Latents
+from optlearn._theory.sample import Latents
 
 
 def test_single():

@@ -12,7 +12,7 @@ from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 from optlearn._simulate.run import simulate
 from optlearn._theory.expectation import QuasiMonteCarlo
-from optlearn._theory.model import Fields
+from optlearn._theory.sample import Fields
 from optlearn._theory.sampler import fields_read
 from optlearn.models import attention
 from optlearn.models._attention import token_rotation

@@ -13,7 +13,7 @@ from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 from optlearn._simulate.run import simulate
 from optlearn._theory.expectation import GaussHermite
-from optlearn._theory.model import Fields
+from optlearn._theory.sample import Fields
 from optlearn.models import gating
 
 # Soft gates and small fields, for which Gauss-Hermite in all fields is accurate; label noise enters squared.

@@ -17,8 +17,9 @@ import numpy as np
 from optlearn._arrays import Array, Bool, Float, Int, Settings
 from optlearn._pytrees import Pytree, field
 from optlearn._schedule import Schedule
-from optlearn._theory.model import Fields, LearningModel
+from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
+from optlearn._theory.sample import Fields
 from optlearn._theory.sampler import Reads, fields_read
 
 Flags = tuple[tuple[bool, ...], ...]

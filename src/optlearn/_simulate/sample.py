@@ -10,8 +10,9 @@ import numpy as np
 from optlearn._arrays import Array, Float, Settings
 from optlearn._simulate.plan import Prepared, view_weights
 from optlearn._theory.drift import SampleGradient, loss_gradient
-from optlearn._theory.model import Fields, Latent, LearningModel
+from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
+from optlearn._theory.sample import Fields, Latent
 
 
 class Sample(NamedTuple):

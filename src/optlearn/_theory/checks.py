@@ -20,8 +20,9 @@ from optlearn._dynamics.checks import check_states
 from optlearn._dynamics.own_code import is_own, slips_explained
 from optlearn._engine.tracing.trace import TracedFunction, trace
 from optlearn._errors import AccuracyWarning, SpecificationError, warn
-from optlearn._theory.model import Break, Fields, Latents, LearningModel
+from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters, entry_names
+from optlearn._theory.sample import Break, Fields, Latents
 from optlearn._theory.spectrum import NARROW
 
 TOLERANCE = 1e-8

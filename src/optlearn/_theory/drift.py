@@ -8,8 +8,9 @@ import numpy as np
 
 from optlearn._arrays import Array, Float, Settings
 from optlearn._theory.expectation import GaussHermite, Quadrature, QuasiMonteCarlo, summed_over
-from optlearn._theory.model import Fields, Latent, LearningModel
+from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
+from optlearn._theory.sample import Fields, Latent
 from optlearn._theory.sampler import Sampler, coordinates, fields_read
 
 # Nodes per dimension that keep the default tensor grid below about 10⁵ points.

@@ -27,8 +27,9 @@ from optlearn._theory.expectation import (
     SearchQuadrature,
     Table,
 )
-from optlearn._theory.model import Break, Fields, LearningModel
+from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters, gram_matrix
+from optlearn._theory.sample import Break, Fields
 from optlearn._theory.sampler import Coordinates, coordinates, fields_read
 
 LADDER = (6, 8, 12, 16, 24, 32, 48)

@@ -31,8 +31,9 @@ from jax.lax.linalg import triangular_solve
 from optlearn._arrays import Array, Bool, Float, Settings
 from optlearn._engine.tracing.trace import dependencies
 from optlearn._theory.expectation import Quadrature, Table
-from optlearn._theory.model import Break, Fields, Latent, LearningModel
+from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters, field_covariance, gram_matrix
+from optlearn._theory.sample import Break, Fields, Latent
 
 # Added under every square root. The derivative of a Cholesky factor is infinite at a singular Gram
 # matrix (zero weights, perfect alignment); with this, expectations and their gradients are finite

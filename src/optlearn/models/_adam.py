@@ -33,8 +33,9 @@ from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn._theory.checks import check_data, check_loss
 from optlearn._theory.drift import mean_squares
-from optlearn._theory.model import ClosedMoments, Fields, Latent, LearningModel, Recurrence
+from optlearn._theory.model import ClosedMoments, LearningModel, Recurrence
 from optlearn._theory.order import OrderParameters
+from optlearn._theory.sample import Fields, Latent
 from optlearn.models._averages import diagonal
 from optlearn.models._memory import Around, surroundings
 

@@ -31,8 +31,9 @@ from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._pytrees import field
 from optlearn._signatures import checked
-from optlearn._theory.model import Fields, Latent, Latents, LearningModel
+from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps, order_parameters
+from optlearn._theory.sample import Fields, Latent, Latents
 from optlearn.models._averages import cosine
 from optlearn.models._two_tokens import Fineness, Pair, key_means, mean_loss, query_points
 

@@ -22,8 +22,9 @@ from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._pytrees import field
 from optlearn._signatures import checked
-from optlearn._theory.model import Break, ClosedMoments, Fields, Latent, Latents, LearningModel
+from optlearn._theory.model import ClosedMoments, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps, field_covariance, order_parameters
+from optlearn._theory.sample import Break, Fields, Latent, Latents
 from optlearn._theory.spectrum import Spectrum
 from optlearn.models._averages import ACTIVATIONS, Activation, cosine, entries
 

@@ -15,8 +15,9 @@ import numpy as np
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._signatures import checked
-from optlearn._theory.model import Break, Fields, Latent, Latents, LearningModel
+from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps, order_parameters
+from optlearn._theory.sample import Break, Fields, Latent, Latents
 from optlearn._theory.spectrum import Spectrum
 from optlearn.models._averages import cosine, safe_root
 

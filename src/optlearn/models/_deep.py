@@ -20,8 +20,9 @@ from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn._theory.drift import rows_drift
 from optlearn._theory.expectation import GaussHermite
-from optlearn._theory.model import Fields, Latent, LearningModel
+from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps, gram_matrix
+from optlearn._theory.sample import Fields, Latent
 from optlearn._theory.sampler import partial_cholesky
 from optlearn.models._averages import ACTIVATIONS
 

@@ -19,8 +19,9 @@ from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._pytrees import field
 from optlearn._signatures import checked
-from optlearn._theory.model import Fields, Latent, LearningModel
+from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps, order_parameters
+from optlearn._theory.sample import Fields, Latent
 from optlearn._theory.sampler import partial_cholesky
 from optlearn.models._averages import (
     Step,

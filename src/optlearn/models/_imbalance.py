@@ -17,8 +17,9 @@ from optlearn._arrays import Array, Settings
 from optlearn._errors import SpecificationError
 from optlearn._pytrees import field
 from optlearn._signatures import checked
-from optlearn._theory.model import Break, Fields, Latent, Latents, LearningModel
+from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps, order_parameters
+from optlearn._theory.sample import Break, Fields, Latent, Latents
 from optlearn._theory.spectrum import Spectrum, variances_by_cluster
 from optlearn.models._averages import FLOOR, below, both_below, cosine, density, diagonal, safe_root
 

@@ -25,8 +25,9 @@ from optlearn._errors import SpecificationError
 from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn._theory.drift import rows_drift
-from optlearn._theory.model import ClosedMoments, Fields, Latent, LearningModel, Recurrence
+from optlearn._theory.model import ClosedMoments, LearningModel, Recurrence
 from optlearn._theory.order import OrderParameters, gram_matrix
+from optlearn._theory.sample import Fields, Latent
 
 SQUARES = "squares"
 

@@ -13,8 +13,8 @@ import numpy as np
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Float, Settings
 from optlearn._signatures import checked
-from optlearn._theory.model import Break, Fields, Latent
 from optlearn._theory.order import OrderParameters, Overlaps
+from optlearn._theory.sample import Break, Fields, Latent
 from optlearn.models._averages import safe_root
 from optlearn.models._rules import RuleMoments, SignLearner
 

@@ -24,8 +24,9 @@ from jax.scipy.special import erf, erfc
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._signatures import checked
-from optlearn._theory.model import Break, Fields, Latent, LearningModel
+from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps, order_parameters
+from optlearn._theory.sample import Break, Fields, Latent
 from optlearn._theory.spectrum import Spectrum
 from optlearn.models._averages import ACTIVATIONS, FLOOR, cosine, safe_root
 from optlearn.models._committee import Committee, committee

@@ -18,7 +18,7 @@ from optlearn._engine.tracing.trace import (
     trace,
 )
 from optlearn._engine.tracing.values import sx_array, sx_vector
-from optlearn._theory.model import Fields
+from optlearn._theory.sample import Fields
 
 RELATIVE = 1e-10
 POINT = np.array([0.31, -0.72, 1.43, 0.58])  # away from kinks and ties
