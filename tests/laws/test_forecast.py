@@ -16,7 +16,9 @@ from tests.laws.conftest import PEAK, STEPS, WARMUP, curve, rates, true_loss
 from tests.laws.test_prior import cut
 
 from optlearn._errors import SpecificationError
-from optlearn.laws import Forecaster, LawWarning, fit, forecast, promising
+from optlearn._schedule import Schedule
+from optlearn.laws import Curve, Forecaster, LawWarning, fit, forecast, promising
+from optlearn.laws._forecast import _Ahead, _plan
 from optlearn.laws._law import NAMES, Course, loss_after
 
 pytestmark = pytest.mark.filterwarnings("ignore::optlearn.laws.LawWarning")
@@ -103,6 +105,42 @@ def test_wrong_forecasts(fitted):
             forecast(run, **{"steps": STEPS, "prior": fitted, **more})
     with pytest.raises(SpecificationError, match="must be a single run; others are pilots="):
         forecast([curve("constant"), curve("drop")], 2 * STEPS)
+
+
+def test_logs_of_every_step_are_thinned(fitted, monkeypatch):
+    """Each of 64 draws goes through a few hundred intervals, whose rates are means."""
+    lr, done, intervals = rates("wsd"), 3800, []
+    dense = Curve("run", np.arange(1.0, done + 1), lr[:done], true_loss(lr)[:done])
+
+    def counted(members, course, *state):
+        intervals.append(course.lengths.shape[-1])
+        return loss_after(members, course, *state)
+
+    monkeypatch.setattr("optlearn.laws._forecast.loss_after", counted)
+    members = fitted.draws(4)
+    ahead = _Ahead(fitted, dense, STEPS, members)
+    assert max(intervals) < 500
+    whole = loss_after(members, Course.stack([fitted.data.stepwise(lr[:done])]))[:, 0, -1]
+    np.testing.assert_allclose(ahead.now, whole, rtol=2e-4)
+
+
+def test_a_plan_of_another_run_is_told(fitted):
+    run, plan = cut(curve("constant"), STEPS // 2), rates("wsd")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LawWarning)
+        planned = _plan(plan, STEPS, run)
+    in_steps = Schedule.piecewise(np.arange(STEPS + 1.0), {"learning_rate": plan})
+    np.testing.assert_array_equal(_plan(in_steps, STEPS, run), planned)
+    with pytest.raises(
+        SpecificationError, match=r"plan must be 5000 rates .* or a schedule of them in steps"
+    ):
+        _plan(in_steps, STEPS + 1000, run)
+    with pytest.warns(LawWarning) as told:
+        forecast(run, STEPS, prior=fitted, plan=np.full(STEPS, 5 * PEAK), draws=4)
+    said = " ".join(str(each.message) for each in told)
+    assert "a rate of 0.005 is beyond the curves" in said
+    assert "plan must hold the rates of all steps" in said
+    assert "differs from what 'constant' logged by 4" in said
 
 
 def test_a_run_that_ended_at_no_rate_has_nothing_to_decay(fitted):
