@@ -143,6 +143,35 @@ def test_a_plan_of_another_run_is_told(fitted):
     assert "differs from what 'constant' logged by 4" in said
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"warmup": 1990},
+            "warmup must leave at least 3 losses of every curve, but 'constant' ends at step 2",
+        ),
+        ({"first_step": 1990}, "first_step must leave at least 3 losses .* step 2000, got 1990"),
+    ],
+)
+def test_a_warmup_as_long_as_the_run(options, message):
+    with pytest.raises(SpecificationError, match=message):
+        forecast(cut(curve("constant"), STEPS // 2), STEPS, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bounds": (0,)}, r"bounds must be rates with 0 ≤ lowest < highest, got \(0,\)"),
+        ({"steps": 0}, "steps must be at least 1, got 0"),
+        ({"switches": 2}, "switches must be left out unless the batch is controlled, batch=.*, got 2"),
+        ({"mean_batch": 3.0}, "mean_batch must be left out unless the batch is controlled"),
+    ],
+)
+def test_wrong_problems(fitted, options, message):
+    with pytest.raises(SpecificationError, match=message):
+        fitted.problem(**options)
+
+
 def test_a_run_that_ended_at_no_rate_has_nothing_to_decay(fitted):
     done = curve("wsd")
     over = replace(done, rate=np.where(done.step < done.steps, done.rate, 0.0))
