@@ -260,6 +260,86 @@ def test_a_training_goes_on_where_no_forecast_can_be_made():
         assert forecaster.step(optimizer, 400.0) is None
 
 
+def test_values_that_are_no_numbers_are_left_out():
+    """Of any step; but the steps themselves must be known."""
+    forecaster = Forecaster(100, report=None)
+    for step, (rate, loss) in enumerate(
+        [(PEAK, 3.0), (np.nan, 3.0), (-1.0, 3.0), (None, 3.0), (PEAK, None), (PEAK, "x"), (PEAK, np.inf)], 1
+    ):
+        assert forecaster.log(step, rate, loss) is None
+    assert forecaster.state_dict()["rows"] == [[1, PEAK, 3.0]]
+    assert forecaster.state_dict()["done"] == 7
+    for step in ("a", np.nan, 1.5, -1, None):
+        with pytest.raises(SpecificationError, match="step must be a whole number of steps done, got"):
+            forecaster.log(step, PEAK, 3.0)
+
+
+def test_long_trainings_are_kept_short():
+    """Rows of a log of every step are means over equal spans; the last is as it was logged."""
+    steps = 9000
+    forecaster = Forecaster(2 * steps, first=2 * steps - 1, report=None)
+    for step in range(1, steps + 1):
+        forecaster.log(step, PEAK * step, 2.0 + 1 / step)
+    rows = np.array(forecaster.state_dict()["rows"])
+    assert len(rows) <= 4000
+    assert np.all(np.diff(rows[:, 0]) > 0)
+    np.testing.assert_array_equal(rows[-1], [steps, PEAK * steps, 2.0 + 1 / steps])
+    np.testing.assert_allclose(rows[:, 1], PEAK * rows[:, 0], atol=PEAK)
+    np.testing.assert_allclose(rows[100:, 2], 2.0 + 1 / rows[100:, 0], rtol=1e-4)
+
+
+def test_a_frozen_first_group_is_passed_over():
+    forecaster, optimizer = Forecaster(100, report=None), SimpleNamespace()
+    optimizer.param_groups = [{"lr": 0.0}, {"lr": PEAK}, {"lr": PEAK / 2}]
+    forecaster.step(optimizer, 3.0)
+    assert forecaster.state_dict()["rows"] == [[1, PEAK, 3.0]]
+    forecaster.load_state_dict({**forecaster.state_dict(), "decay": [50, PEAK, 40]})
+    forecaster.set_rates(optimizer, 74)
+    given = [group["lr"] for group in optimizer.param_groups]
+    np.testing.assert_allclose(given, [0.0, 0.51 * PEAK, 0.255 * PEAK])
+
+
+def test_a_training_that_begins_again_before_its_decay_decides_anew():
+    forecaster = Forecaster(100, report=None)
+    state = {"rows": [], "done": 60, "next": 60, "decay": [50, PEAK, 40], "given": [PEAK]}
+    forecaster.load_state_dict(state)
+    forecaster.log(45, PEAK, 3.0)
+    assert forecaster.decaying  # after the decision, before the decay
+    forecaster.log(30, PEAK, 3.0)
+    assert not forecaster.decaying
+    assert forecaster.rate(60, PEAK) == PEAK
+    assert forecaster.state_dict()["next"] == 40
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({}, "state must be what state_dict gave, got {}"),
+        (None, "state must be what state_dict gave, got None"),
+        ({"rows": "abc", "next": 1, "decay": None, "given": None}, "state must be what state_dict gave"),
+        ({**Forecaster(1000).state_dict(), "steps": 1000}, "steps must be the 1000 of the training that was"),
+    ],
+)
+def test_states_of_something_else(state, message):
+    forecaster = Forecaster(100)
+    before = forecaster.state_dict()
+    with pytest.raises(SpecificationError, match=message):
+        forecaster.load_state_dict(state)
+    assert forecaster.state_dict() == before
+    older = {name: value for name, value in before.items() if name != "steps"}
+    forecaster.load_state_dict({**older, "decay": [50, PEAK]})
+    assert forecaster.decaying
+
+
+def test_what_could_never_forecast_is_refused_at_once():
+    with pytest.raises(
+        SpecificationError, match="first must be below the 100 steps of the training, got 1000"
+    ):
+        Forecaster(100, first=1000)
+    with pytest.raises(SpecificationError, match="there is no file or folder 'nope'"):
+        Forecaster(100, pilots="nope")
+
+
 class Optimizer:
     """What a loop of PyTorch has of one."""
 
