@@ -143,6 +143,16 @@ def test_a_plan_of_another_run_is_told(fitted):
     assert "differs from what 'constant' logged by 4" in said
 
 
+def test_rates_that_were_not_logged():
+    """They are read with the losses, before anything else is wrong."""
+    run, lr = curve("constant"), rates("constant")
+    table, given = {"step": run.step, "loss": run.loss}, {"a": lr, "b": lambda step: PEAK}
+    with pytest.raises(SpecificationError, match="steps must exceed the 4000 of the run"):
+        forecast({"a": table}, STEPS, rates=given)
+    with pytest.raises(SpecificationError, match="plans must be of runs, got c"):
+        promising({"a": table, "b": table}, STEPS, rates=given, plans={"c": lr})
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -504,3 +514,36 @@ def test_which_run_will_be_best(fitted):
         promising(run, STEPS, prior=fitted)
     with pytest.raises(SpecificationError, match="plans must be of runs, got other"):
         promising(runs, STEPS, prior=fitted, same_unit=True, plans={"other": rates("wsd")})
+
+
+def test_runs_that_cannot_be_forecast_come_last(fitted):
+    """They say why; a finished one counts with its last loss, and first losses may differ."""
+    run = cut(curve("constant"), STEPS // 2)
+    over = {"step": run.step * 2, "lr": run.rate, "loss": 1.5 * run.loss}
+    bad = {
+        "short": replace(run.until(60), name="short"),
+        "diverged": {"step": run.step, "lr": run.rate, "loss": np.linspace(3, 30, len(run.step))},
+        "lost": {"step": run.step, "lr": run.rate, "loss": np.append(run.loss[:-1], np.nan)},
+    }
+    with pytest.warns(LawWarning) as told:
+        ranked = promising({"over": over, **bad, "constant": run}, STEPS, prior=fitted)
+    assert [p.name for p in ranked[:2]] == ["constant", "over"]
+    assert {p.name for p in ranked[2:]} == set(bad)
+    assert ranked[0].best == 1.0
+    assert ranked[1].final.loss == over["loss"][-1]
+    assert all(np.isnan(p.final.loss) and p.best == 0.0 for p in ranked[2:])
+    said = "\n".join(str(each.message) for each in told)
+    for why in (
+        "'short', which comes last: forecast: steps must be at most 3000",
+        "'diverged', which comes last: curve 'diverged': the run diverged",
+        "'lost', which comes last: curve 'lost': loss is nan at step 2000",
+        "losses of one network in one unit",
+    ):
+        assert why in said
+
+
+def test_plans_are_checked_before_anything_is_fitted(monkeypatch):
+    monkeypatch.setattr("optlearn.laws._promising.forecast", None)
+    run = cut(curve("constant"), STEPS // 2)
+    with pytest.raises(SpecificationError, match="plan must be 4000 rates"):
+        promising([run, replace(run, name="b")], STEPS, plans={"b": [1.0]})
