@@ -169,6 +169,28 @@ class TestFit:
         assert "has no labels y" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--lowest", "1", "--highest", "0.1"], "--lowest must be from 0 to below --highest, got 1 and 0.1"),
+        (["--lowest", "1"], "below --highest, got 1 and 0.001, the highest of the logs"),
+        (["--highest", "nan"], "below --highest, got 0 and nan"),
+        (["--warmup", "200", "--steps", "100"], "--steps must exceed the 200 steps of the warm-up, got 100"),
+        (["--steps", "40"], "--steps must exceed the 80 steps of the warm-up, got 40"),
+        (["--budget", "cpp=0.2"], "--budget is for curves of mixtures"),
+        (["--limit", "cpp"], "--limit must be NAME=NUMBER"),
+    ],
+)
+def test_plans_for_curves_are_checked_before_the_fit(tmp_path, monkeypatch, options, message):
+    monkeypatch.setattr("optlearn.laws.fit", None)
+    for name in ("a", "b"):
+        rows = [f"{step},{min(step / 80, 1) * 1e-3},{2 + 3 / step}" for step in range(10, 500, 10)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["step,lr,loss", *rows]))
+    done = run("fit-curves", tmp_path, *options, "--quiet")
+    assert done.exit_code == 2, done.exception
+    assert message in " ".join(done.stderr.split())
+
+
 class TestShow:
     @pytest.fixture(scope="class")
     @staticmethod

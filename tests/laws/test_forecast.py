@@ -16,7 +16,9 @@ from tests.laws.conftest import PEAK, STEPS, WARMUP, curve, rates, true_loss
 from tests.laws.test_prior import cut
 
 from optlearn._errors import SpecificationError
-from optlearn.laws import Forecaster, LawWarning, fit, forecast, promising
+from optlearn._schedule import Schedule
+from optlearn.laws import Curve, Forecaster, LawWarning, fit, forecast, promising
+from optlearn.laws._forecast import _Ahead, _plan
 from optlearn.laws._law import NAMES, Course, loss_after
 
 pytestmark = pytest.mark.filterwarnings("ignore::optlearn.laws.LawWarning")
@@ -105,6 +107,81 @@ def test_wrong_forecasts(fitted):
         forecast([curve("constant"), curve("drop")], 2 * STEPS)
 
 
+def test_logs_of_every_step_are_thinned(fitted, monkeypatch):
+    """Each of 64 draws goes through a few hundred intervals, whose rates are means."""
+    lr, done, intervals = rates("wsd"), 3800, []
+    dense = Curve("run", np.arange(1.0, done + 1), lr[:done], true_loss(lr)[:done])
+
+    def counted(members, course, *state):
+        intervals.append(course.lengths.shape[-1])
+        return loss_after(members, course, *state)
+
+    monkeypatch.setattr("optlearn.laws._forecast.loss_after", counted)
+    members = fitted.draws(4)
+    ahead = _Ahead(fitted, dense, STEPS, members)
+    assert max(intervals) < 500
+    whole = loss_after(members, Course.stack([fitted.data.stepwise(lr[:done])]))[:, 0, -1]
+    np.testing.assert_allclose(ahead.now, whole, rtol=2e-4)
+
+
+def test_a_plan_of_another_run_is_told(fitted):
+    run, plan = cut(curve("constant"), STEPS // 2), rates("wsd")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LawWarning)
+        planned = _plan(plan, STEPS, run)
+    in_steps = Schedule.piecewise(np.arange(STEPS + 1.0), {"learning_rate": plan})
+    np.testing.assert_array_equal(_plan(in_steps, STEPS, run), planned)
+    with pytest.raises(
+        SpecificationError, match=r"plan must be 5000 rates .* or a schedule of them in steps"
+    ):
+        _plan(in_steps, STEPS + 1000, run)
+    with pytest.warns(LawWarning) as told:
+        forecast(run, STEPS, prior=fitted, plan=np.full(STEPS, 5 * PEAK), draws=4)
+    said = " ".join(str(each.message) for each in told)
+    assert "a rate of 0.005 is beyond the curves" in said
+    assert "plan must hold the rates of all steps" in said
+    assert "differs from what 'constant' logged by 4" in said
+
+
+def test_rates_that_were_not_logged():
+    """They are read with the losses, before anything else is wrong."""
+    run, lr = curve("constant"), rates("constant")
+    table, given = {"step": run.step, "loss": run.loss}, {"a": lr, "b": lambda step: PEAK}
+    with pytest.raises(SpecificationError, match="steps must exceed the 4000 of the run"):
+        forecast({"a": table}, STEPS, rates=given)
+    with pytest.raises(SpecificationError, match="plans must be of runs, got c"):
+        promising({"a": table, "b": table}, STEPS, rates=given, plans={"c": lr})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"warmup": 1990},
+            "warmup must leave at least 3 losses of every curve, but 'constant' ends at step 2",
+        ),
+        ({"first_step": 1990}, "first_step must leave at least 3 losses .* step 2000, got 1990"),
+    ],
+)
+def test_a_warmup_as_long_as_the_run(options, message):
+    with pytest.raises(SpecificationError, match=message):
+        forecast(cut(curve("constant"), STEPS // 2), STEPS, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bounds": (0,)}, r"bounds must be rates with 0 ≤ lowest < highest, got \(0,\)"),
+        ({"steps": 0}, "steps must be at least 1, got 0"),
+        ({"switches": 2}, "switches must be left out unless the batch is controlled, batch=.*, got 2"),
+        ({"mean_batch": 3.0}, "mean_batch must be left out unless the batch is controlled"),
+    ],
+)
+def test_wrong_problems(fitted, options, message):
+    with pytest.raises(SpecificationError, match=message):
+        fitted.problem(**options)
+
+
 def test_a_run_that_ended_at_no_rate_has_nothing_to_decay(fitted):
     done = curve("wsd")
     over = replace(done, rate=np.where(done.step < done.steps, done.rate, 0.0))
@@ -191,6 +268,86 @@ def test_a_training_goes_on_where_no_forecast_can_be_made():
         forecaster.step(optimizer, 3.0 + step)
     with pytest.warns(LawWarning, match="no forecast after step 300: .*diverged"):
         assert forecaster.step(optimizer, 400.0) is None
+
+
+def test_values_that_are_no_numbers_are_left_out():
+    """Of any step; but the steps themselves must be known."""
+    forecaster = Forecaster(100, report=None)
+    for step, (rate, loss) in enumerate(
+        [(PEAK, 3.0), (np.nan, 3.0), (-1.0, 3.0), (None, 3.0), (PEAK, None), (PEAK, "x"), (PEAK, np.inf)], 1
+    ):
+        assert forecaster.log(step, rate, loss) is None
+    assert forecaster.state_dict()["rows"] == [[1, PEAK, 3.0]]
+    assert forecaster.state_dict()["done"] == 7
+    for step in ("a", np.nan, 1.5, -1, None):
+        with pytest.raises(SpecificationError, match="step must be a whole number of steps done, got"):
+            forecaster.log(step, PEAK, 3.0)
+
+
+def test_long_trainings_are_kept_short():
+    """Rows of a log of every step are means over equal spans; the last is as it was logged."""
+    steps = 9000
+    forecaster = Forecaster(2 * steps, first=2 * steps - 1, report=None)
+    for step in range(1, steps + 1):
+        forecaster.log(step, PEAK * step, 2.0 + 1 / step)
+    rows = np.array(forecaster.state_dict()["rows"])
+    assert len(rows) <= 4000
+    assert np.all(np.diff(rows[:, 0]) > 0)
+    np.testing.assert_array_equal(rows[-1], [steps, PEAK * steps, 2.0 + 1 / steps])
+    np.testing.assert_allclose(rows[:, 1], PEAK * rows[:, 0], atol=PEAK)
+    np.testing.assert_allclose(rows[100:, 2], 2.0 + 1 / rows[100:, 0], rtol=1e-4)
+
+
+def test_a_frozen_first_group_is_passed_over():
+    forecaster, optimizer = Forecaster(100, report=None), SimpleNamespace()
+    optimizer.param_groups = [{"lr": 0.0}, {"lr": PEAK}, {"lr": PEAK / 2}]
+    forecaster.step(optimizer, 3.0)
+    assert forecaster.state_dict()["rows"] == [[1, PEAK, 3.0]]
+    forecaster.load_state_dict({**forecaster.state_dict(), "decay": [50, PEAK, 40]})
+    forecaster.set_rates(optimizer, 74)
+    given = [group["lr"] for group in optimizer.param_groups]
+    np.testing.assert_allclose(given, [0.0, 0.51 * PEAK, 0.255 * PEAK])
+
+
+def test_a_training_that_begins_again_before_its_decay_decides_anew():
+    forecaster = Forecaster(100, report=None)
+    state = {"rows": [], "done": 60, "next": 60, "decay": [50, PEAK, 40], "given": [PEAK]}
+    forecaster.load_state_dict(state)
+    forecaster.log(45, PEAK, 3.0)
+    assert forecaster.decaying  # after the decision, before the decay
+    forecaster.log(30, PEAK, 3.0)
+    assert not forecaster.decaying
+    assert forecaster.rate(60, PEAK) == PEAK
+    assert forecaster.state_dict()["next"] == 40
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({}, "state must be what state_dict gave, got {}"),
+        (None, "state must be what state_dict gave, got None"),
+        ({"rows": "abc", "next": 1, "decay": None, "given": None}, "state must be what state_dict gave"),
+        ({**Forecaster(1000).state_dict(), "steps": 1000}, "steps must be the 1000 of the training that was"),
+    ],
+)
+def test_states_of_something_else(state, message):
+    forecaster = Forecaster(100)
+    before = forecaster.state_dict()
+    with pytest.raises(SpecificationError, match=message):
+        forecaster.load_state_dict(state)
+    assert forecaster.state_dict() == before
+    older = {name: value for name, value in before.items() if name != "steps"}
+    forecaster.load_state_dict({**older, "decay": [50, PEAK]})
+    assert forecaster.decaying
+
+
+def test_what_could_never_forecast_is_refused_at_once():
+    with pytest.raises(
+        SpecificationError, match="first must be below the 100 steps of the training, got 1000"
+    ):
+        Forecaster(100, first=1000)
+    with pytest.raises(SpecificationError, match="there is no file or folder 'nope'"):
+        Forecaster(100, pilots="nope")
 
 
 class Optimizer:
@@ -357,3 +514,36 @@ def test_which_run_will_be_best(fitted):
         promising(run, STEPS, prior=fitted)
     with pytest.raises(SpecificationError, match="plans must be of runs, got other"):
         promising(runs, STEPS, prior=fitted, same_unit=True, plans={"other": rates("wsd")})
+
+
+def test_runs_that_cannot_be_forecast_come_last(fitted):
+    """They say why; a finished one counts with its last loss, and first losses may differ."""
+    run = cut(curve("constant"), STEPS // 2)
+    over = {"step": run.step * 2, "lr": run.rate, "loss": 1.5 * run.loss}
+    bad = {
+        "short": replace(run.until(60), name="short"),
+        "diverged": {"step": run.step, "lr": run.rate, "loss": np.linspace(3, 30, len(run.step))},
+        "lost": {"step": run.step, "lr": run.rate, "loss": np.append(run.loss[:-1], np.nan)},
+    }
+    with pytest.warns(LawWarning) as told:
+        ranked = promising({"over": over, **bad, "constant": run}, STEPS, prior=fitted)
+    assert [p.name for p in ranked[:2]] == ["constant", "over"]
+    assert {p.name for p in ranked[2:]} == set(bad)
+    assert ranked[0].best == 1.0
+    assert ranked[1].final.loss == over["loss"][-1]
+    assert all(np.isnan(p.final.loss) and p.best == 0.0 for p in ranked[2:])
+    said = "\n".join(str(each.message) for each in told)
+    for why in (
+        "'short', which comes last: forecast: steps must be at most 3000",
+        "'diverged', which comes last: curve 'diverged': the run diverged",
+        "'lost', which comes last: curve 'lost': loss is nan at step 2000",
+        "losses of one network in one unit",
+    ):
+        assert why in said
+
+
+def test_plans_are_checked_before_anything_is_fitted(monkeypatch):
+    monkeypatch.setattr("optlearn.laws._promising.forecast", None)
+    run = cut(curve("constant"), STEPS // 2)
+    with pytest.raises(SpecificationError, match="plan must be 4000 rates"):
+        promising([run, replace(run, name="b")], STEPS, plans={"b": [1.0]})

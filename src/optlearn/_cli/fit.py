@@ -336,25 +336,20 @@ def run_fit_curves(
         from optlearn._control.solve import solve
         from optlearn.laws import LawWarning, MixtureFit, fit, next_pilot
 
+        tell(Progress("reading the curves"))
+        mixed = {"budget": budget, "weight": weight, "limit": limit}
+        numbers = {name: inputs.by_name(f"--{name}", given) for name, given in mixed.items()}
+        _check_plan(curves, warmup, steps, (lowest, highest), numbers, falling)
         tell(Progress("fitting the curves"))
         law_fit = fit(curves, warmup=warmup, law=law, seed=seed)
         if isinstance(law_fit, MixtureFit):
             from optlearn._cli.mixtures import plan_mixture
 
-            if falling:
-                bad_input("--falling is for curves of one loss: the rate of a mixture may rise again")
-            numbers = {
-                name: inputs.by_name(f"--{name}", given)
-                for name, given in (("budget", budget), ("weight", weight), ("limit", limit))
-            }
             options = {"steps": steps, "lowest": lowest, "highest": highest, "seed": seed}
             options["robust"] = not best_fit
             planned = plan_mixture(law_fit, numbers, intervals, options, tell)
             _finish(*planned, out, as_json)
             return
-        for name, given in (("--budget", budget), ("--weight", weight), ("--limit", limit)):
-            if given:
-                bad_input(f"{name} is for curves of mixtures, with columns share_NAME and loss_NAME")
         bounds = (lowest, law_fit.data.scale.peak if highest is None else highest)
         problem = law_fit.problem(steps, bounds, not best_fit, falling=falling, seed=seed)
         solution = solve(problem, intervals, method="indirect", seed=seed, progress=tell)
@@ -392,6 +387,40 @@ def run_fit_curves(
         lambda path: law_fit.plot(schedule).savefig(path, dpi=150),
     )
     _finish(solution, result, show, dict(zip(CURVE_FILES, writers, strict=True)), out, as_json)
+
+
+def _check_plan(
+    curves: Path,
+    warmup: int | None,
+    steps: int | None,
+    rates: tuple[float, float | None],
+    numbers: Mapping[str, Mapping[str, float]],
+    falling: bool,
+) -> None:
+    """Refuse what cannot be planned for the curves, before they are fitted."""
+    import numpy as np
+
+    from optlearn.laws import LawWarning, read_curves
+    from optlearn.laws._mixture_curves import read_mixtures
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LawWarning)  # the fit says it again
+        mixtures = read_mixtures(curves)
+        runs = read_curves(curves) if mixtures is None else [curve.rates for curve in mixtures]
+    lowest, highest = rates
+    if highest is None:
+        highest = max(float(run.known[1].max()) for run in runs)
+    if not 0 <= lowest < highest < np.inf:
+        default = ", the highest of the logs" if rates[1] is None else ""
+        bad_input(f"--lowest must be from 0 to below --highest, got {lowest:g} and {highest:g}{default}")
+    rise = round(warmup or float(np.median([run.rise for run in runs])))
+    if steps is not None and steps <= rise:
+        bad_input(f"--steps must exceed the {rise} steps of the warm-up, got {steps}")
+    if mixtures is not None and falling:
+        bad_input("--falling is for curves of one loss: the rate of a mixture may rise again")
+    for name, given in numbers.items():
+        if mixtures is None and given:
+            bad_input(f"--{name} is for curves of mixtures, with columns share_NAME and loss_NAME")
 
 
 def _show_curves(screen: "Console", law_fit: "LawFit", result: Mapping[str, Any]) -> None:

@@ -170,6 +170,11 @@ def law_problem(
     """
     check = Arguments("problem")
     check.count("seed", seed, 0)
+    for name, value in (("switches", switches), ("mean_batch", mean_batch)):
+        if batch is None and value is not None:
+            check.fail(
+                name, value, "must be left out unless the batch is controlled, batch=(lowest, highest)"
+            )
     scale = fit.data.scale
     total, low, high = _steps_and_bounds(fit, steps, bounds)
     control = None if batch is None else _batch_control(fit, batch, switches)
@@ -295,10 +300,12 @@ def _steps_and_bounds(
 ) -> tuple[int, float, float]:
     """Steps, lowest and highest rate of a training: those of the curves, unless they are given."""
     total = int(fit.data.scale.steps) if steps is None else int(steps)
-    low, high = (0.0, fit.data.scale.peak) if bounds is None else bounds
-    if not (0 <= low < high and np.isfinite(high)):
+    if total < 1:
+        raise SpecificationError(f"steps must be at least 1, got {total}")
+    ends = (0.0, fit.data.scale.peak) if bounds is None else tuple(bounds)
+    if len(ends) != 2 or not (0 <= ends[0] < ends[1] < np.inf):
         raise SpecificationError(f"bounds must be rates with 0 ≤ lowest < highest, got {bounds!r}")
-    return total, low, high
+    return total, *ends
 
 
 def _member(problem: Problem) -> LossLaw:

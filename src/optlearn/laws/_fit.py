@@ -98,6 +98,10 @@ def fit(
     highest = max(float(curve.known[1].max()) for curve in read)
     if highest <= 0:
         raise SpecificationError("curves: rates must not all be 0")
+    name, asked = ("warmup", warmup) if first_step is None else ("first_step", first_step)
+    if short := [curve for curve in read if curve.from_step(asked or 0.0).sum() < 3]:
+        allowed = f"must leave at least 3 losses of every curve, but {short[0].name!r} ends at step"
+        check.fail(name, asked, f"{allowed} {short[0].steps:g}")
     if first_step is None:
         first_step = max(
             [warmup or 0.0, *(curve.rise for curve in read), 0.05 * min(curve.steps for curve in read)]

@@ -11,7 +11,7 @@ from optlearn._arguments import Arguments
 from optlearn._errors import warn
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
-from optlearn.laws._curves import Curve, LawWarning, as_rates
+from optlearn.laws._curves import MOST_POINTS, Curve, LawWarning, as_rates
 from optlearn.laws._fit import LAW_ERROR, as_fits, fit
 from optlearn.laws._fitted_law import DRAWS, LawFit, around_best
 from optlearn.laws._law import Course, loss_after, state_after
@@ -30,6 +30,7 @@ HALF_POINTS = 6  # losses in half of a run, below which it says nothing
 MISSED = 0.02
 FALLEN = 0.5  # of the highest rate: a run below it is in its decay
 EARLIEST = 0.02  # of the whole training: before that there is next to nothing to tell from
+CONTRADICTED = 0.05  # of the rates that a run had: a plan that differs by more on average is of another run
 
 
 class Final(NamedTuple):
@@ -150,6 +151,7 @@ def forecast(
     warmup: float | None = None,
     first_step: float | None = None,
     same_unit: bool = False,
+    rates: Mapping[str, Any] | None = None,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Forecast:
@@ -161,12 +163,14 @@ def forecast(
         prior: a fit of other runs, a folder of their logs, or several, as in ``fit``: of smaller networks,
             say. Without one, and without pilots, what a decay gains is known to within a factor of three.
         pilots: other curves of the same network, to be fitted with it.
-        plan: (steps,) rates that the run is meant to have, for its final loss under "planned".
+        plan: (steps,) rates that the run is meant to have, or a schedule of them in steps, for its final loss
+            under "planned". What counts are those of the steps that are left.
         end: rate that decays end at, as a share of the present one.
         level: probability of the intervals.
         warmup: steps of a linear warm-up that was not logged.
         first_step: losses before it are left out, as in ``fit``.
         same_unit: losses of the run, prior and pilots are known to be in one unit.
+        rates: for logs without rates, by name of the run or pilot, as in ``fit``.
         draws: plausible parameters to try.
         seed: of the draws.
     """
@@ -175,7 +179,7 @@ def forecast(
     check.number("end", end, 0.0, 1.0)
     check.count("draws", draws, 2)
     check.level(level)
-    run, *others = read_curves(curve)
+    run, *others = read_curves(curve, rates=rates)
     if others:
         check.fail("curve", [c.name for c in (run, *others)], "must be a single run; others are pilots=…")
     done = int(run.done)
@@ -187,11 +191,11 @@ def forecast(
             "steps", steps, f"must be at most {most}: {done} of them are known, and less than "
             f"{100 * EARLIEST:g} % says next to nothing"
         )  # fmt: skip
-    planned = _plan(plan, steps, done)
+    planned = _plan(plan, steps, run)
     if planned is None and run.known[1][-1] == 0:
         allowed = "must end at a rate above 0, which can decay; leave out its end, or say plan=…"
         check.fail("curve", 0, allowed)
-    curves = [run] if pilots is None else [run, *read_curves(pilots, same_unit)]
+    curves = [run] if pilots is None else [run, *read_curves(pilots, same_unit, rates)]
     fits = as_fits(prior, warmup=warmup, same_unit=same_unit, seed=seed)
     alone = not fits and len(curves) < 2
 
@@ -253,7 +257,8 @@ class _Ahead:
         self.law, self.run, self.steps, self.members, self.missed = law, run, steps, members, missed
         self.done, self.rate = int(run.done), float(run.known[1][-1])
         self.edges = _edges(self.done, steps)
-        until = np.union1d(run.step, run.done)  # rates are logged more often than losses
+        # Rates are averaged in between, and logged more often than losses.
+        until = np.union1d(run.step[:: -(-len(run.step) // MOST_POINTS)], run.done)
         past = law.data.intervals(run, run.edges(until, law.data.warmup))
         self.batch = float(past[2][-1])
         self.now = loss_after(members, Course.stack([past]))[:, 0, -1]
@@ -279,6 +284,8 @@ class _Ahead:
         }
         if plan is not None:
             schedules["planned"] = _means(plan, self.edges - self.done)
+            highest = plan.max(keepdims=True) / self.law.data.scale.peak
+            self.law.warn_beyond((np.zeros(1), highest, np.ones(1)))
         finals = self.losses(list(schedules.values())).T
         late, early = np.quantile(lengths, [(1 - level) / 2, (1 + level) / 2])
         return Forecast(
@@ -305,14 +312,28 @@ def _means(rates: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return np.diff(whole) / np.diff(edges)
 
 
-def _plan(plan: Any, steps: int, done: int) -> np.ndarray | None:
-    """(left,) rates of the steps that are left."""
+def _plan(plan: Any, steps: int, run: Curve) -> np.ndarray | None:
+    """(left,) rates of the steps that are left; a warning, if those before are not the ones of the run."""
     if plan is None:
         return None
-    rates = as_rates(plan)
+    rates = None
+    if not isinstance(plan, Schedule):
+        rates = as_rates(plan)
+    elif "learning_rate" in plan.controls and round(plan.horizon) == steps:
+        rates = as_rates(plan["learning_rate"][np.searchsorted(plan.grid[1:-1], np.arange(steps), "right")])
     if rates is None or len(rates) != steps:
-        Arguments("forecast").fail("plan", plan, f"must be {steps} rates of at least 0, one for every step")
-    return rates[done:]
+        allowed = f"must be {steps} rates of at least 0, one for every step, or a schedule of them in steps"
+        Arguments("forecast").fail("plan", plan, allowed)
+    step, had = run.known
+    off = np.abs(np.interp(step, np.arange(steps) + 1.0, rates) - had).sum()
+    if off > CONTRADICTED * had.sum() > 0:
+        warn(
+            f"plan must hold the rates of all steps, those that are done too, but differs from what "
+            f"{run.name!r} logged by {100 * off / had.sum():.2g} % on average; only the rates from step "
+            f"{run.done:g} on are used",
+            LawWarning,
+        )
+    return rates[int(run.done) :]
 
 
 def _edges(done: int, steps: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Forecasts during a training: what is logged, when to look ahead, and the rate that is then taken over."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from optlearn._signatures import checked
 from optlearn.laws._curves import Curve, LawWarning
 from optlearn.laws._fit import as_fits
 from optlearn.laws._forecast import EARLIEST, Forecast, forecast
+from optlearn.laws._readers import read_curves
 
 if TYPE_CHECKING:
     from optlearn.laws._forecast_huggingface import HuggingFaceForecast
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 LOOKS = 20  # forecasts of a training, by default
 LEAST_POINTS = 12  # losses without which there is nothing to tell from
+MOST_ROWS = 2000  # of a training; beyond twice as many, they are averaged over equal spans of steps
+
+Row = tuple[int, float, float]  # steps done, rate and loss
 
 
 class Forecaster:
@@ -60,14 +64,17 @@ class Forecaster:
         for name, value in (("every", every), ("first", first)):
             if value is not None:
                 check.count(name, value)
+        if first is not None and first >= steps:
+            check.fail("first", first, f"must be below the {steps} steps of the training")
         self.steps, self.take_over, self.end, self.report = steps, take_over, end, report
         self.every = max(1, steps // LOOKS) if every is None else every
         check.level(level)
-        self._asked = {"prior": as_fits(prior), "pilots": pilots, "end": end, "level": level}
+        others = None if pilots is None else read_curves(pilots)
+        self._asked: dict[str, Any] = {"prior": as_fits(prior), "pilots": others, "end": end, "level": level}
         self._next = max(int(EARLIEST * steps) + 1, steps // 5 if first is None else first)
         self._done = 0
-        self._rows: list[tuple[int, float, float]] = []
-        self._decay: tuple[int, float] | None = None
+        self._rows: list[Row] = []
+        self._decay: tuple[int, float, int] | None = None  # its start, the rate before, when it was decided
         self._given: list[float] | None = None
         self.latest: Forecast | None = None
 
@@ -79,15 +86,23 @@ class Forecaster:
     def log(self, step: int, rate: float, loss: float) -> Forecast | None:
         """Take in a loss after ``step`` steps; a forecast, if one was due.
 
-        Steps that a resumed run does again replace what was logged of them. A loss that is no number above 0
-        says nothing of where a training ends, and is left out. A forecast that cannot be made, as of a loss
-        that explodes, is a warning: it is no reason to end a training.
+        Steps that a resumed run does again replace what was logged of them, and a decay that was decided on
+        later. A loss that is no number above 0, or comes with a rate that is none of at least 0, says nothing
+        of where a training ends, and is left out. A forecast that cannot be made, as of a loss that explodes,
+        is a warning: it is no reason to end a training.
         """
-        self._done = int(step)
+        done, rate, loss = map(_number, (step, rate, loss))
+        if not (done >= 0 and done % 1 == 0):
+            Arguments("Forecaster").fail("step", step, "must be a whole number of steps done")
+        self._done = step = int(done)
         while self._rows and self._rows[-1][0] >= step:
             self._rows.pop()
-        if np.isfinite(loss) and loss > 0:
-            self._rows.append((int(step), float(rate), float(loss)))
+        if self._decay is not None and step < self._decay[2]:
+            self._next, self._decay, self._given = self._decay[2], None, None
+        if np.isfinite([rate, loss]).all() and rate >= 0 and loss > 0:
+            self._rows.append((step, rate, loss))
+        if len(self._rows) > 2 * MOST_ROWS:
+            self._rows = _averaged(self._rows)
         due = step >= self._next and len(self._rows) >= LEAST_POINTS and step < self.steps
         if not due or self.decaying:
             return None
@@ -101,21 +116,22 @@ class Forecaster:
             self.report(self.latest)
         if self.take_over and self.latest.decay.start < step + self.every:
             # The next look would come too late.
-            self._decay = (max(self.latest.decay.start, step), float(rate))
+            self._decay = (max(self.latest.decay.start, step), rate, step)
         return self.latest
 
     def forecast(self) -> Forecast:
         """The forecast of what was logged so far."""
         if len(self._rows) < LEAST_POINTS:
             raise SpecificationError(f"forecast needs at least {LEAST_POINTS} losses, got {len(self._rows)}")
-        step, rate, loss = (np.array(column) for column in zip(*self._rows, strict=True))
+        rows = _averaged(self._rows) if len(self._rows) > MOST_ROWS else self._rows
+        step, rate, loss = np.array(rows).T
         return forecast(Curve("run", step, rate, loss), self.steps, **self._asked)
 
     def rate(self, step: int, given: float) -> float:
         """The rate of the next step, after ``step`` of them: that ``given``, unless the decay has begun."""
         if self._decay is None or step < self._decay[0]:
             return given
-        start, before = self._decay
+        start, before, _ = self._decay
         share = min(max((self.steps - step - 0.5) / max(self.steps - start, 1), 0.0), 1.0)
         return before * (self.end + (1 - self.end) * share)
 
@@ -123,16 +139,19 @@ class Forecaster:
         """After an optimiser step in a loop of PyTorch: log the loss, and set the rate of the next step.
 
         With a scheduler of the loop's own, call this after ``scheduler.step()``. Groups of parameters keep
-        the ratios of their rates.
+        the ratios of their rates; the first whose rate is above 0 is the one that counts.
 
         Args:
             optimizer: whose ``param_groups`` have the rates.
             loss: of the step that was done.
             step: steps done (default: one more than at the last call).
         """
-        done = self._done + 1 if step is None else int(step)
-        found = self.log(done, float(optimizer.param_groups[0]["lr"]), float(loss))
-        self.set_rates(optimizer, done)
+        found = self.log(
+            self._done + 1 if step is None else step,
+            _leading([group["lr"] for group in optimizer.param_groups]),
+            loss,
+        )
+        self.set_rates(optimizer, self._done)
         return found
 
     def set_rates(self, optimizer: Any, step: int) -> None:
@@ -143,11 +162,12 @@ class Forecaster:
         if self._given is None:
             self._given = [float(group["lr"]) for group in groups]
         for group, given in zip(groups, self._given, strict=True):
-            group["lr"] = self.rate(step, given) * given / self._given[0]
+            group["lr"] = self.rate(step, given) * given / (_leading(self._given) or 1.0)
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed training needs, in plain numbers."""
         return {
+            "steps": self.steps,
             "done": self._done,
             "rows": [list(row) for row in self._rows],
             "next": self._next,
@@ -156,12 +176,21 @@ class Forecaster:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what ``state_dict`` gave."""
-        self._rows = [(int(step), float(rate), float(loss)) for step, rate, loss in state["rows"]]
-        self._done = int(state.get("done", self._rows[-1][0] if self._rows else 0))
-        self._next = int(state["next"])
-        self._decay = None if state["decay"] is None else (int(state["decay"][0]), float(state["decay"][1]))
-        self._given = state["given"]
+        """Go on from what ``state_dict`` gave, in a training of as many steps."""
+        check = Arguments("Forecaster")
+        try:
+            rows = [(int(step), float(rate), float(loss)) for step, rate, loss in state["rows"]]
+            done = int(state.get("done", rows[-1][0] if rows else 0))
+            upcoming, decay, given = int(state["next"]), state["decay"], state["given"]
+            given = None if given is None else [float(rate) for rate in given]
+            if decay is not None:  # older states do not say when it was decided
+                start, rate, *decided = decay
+                decay = (int(start), float(rate), int(decided[0] if decided else min(start, done)))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            check.fail("state", state, "must be what state_dict gave")
+        if state.get("steps", self.steps) != self.steps:
+            check.fail("steps", self.steps, f"must be the {state['steps']} of the training that was saved")
+        self._rows, self._done, self._next, self._decay, self._given = rows, done, upcoming, decay, given
 
     # --- trainers ----------------------------------------------------------------------------------
 
@@ -182,3 +211,24 @@ class Forecaster:
         from optlearn.laws._forecast_keras import KerasForecast
 
         return KerasForecast(self)
+
+
+def _number(value: Any) -> float:
+    """What a training logs, as a number; NaN if it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def _leading(rates: Sequence[float]) -> float:
+    """The first rate above 0, since groups before it are frozen; 0 if all are."""
+    return next((float(rate) for rate in rates if rate > 0), 0.0)
+
+
+def _averaged(rows: Sequence[Row]) -> list[Row]:
+    """Means over MOST_ROWS equal spans of steps (of losses in the logarithm); the last row is as it was."""
+    step, rate, loss = np.array(rows).T
+    _, span, count = np.unique(MOST_ROWS * step // step[-1], return_inverse=True, return_counts=True)
+    step, rate, log = (np.bincount(span, weights=column) / count for column in (step, rate, np.log(loss)))
+    return list(zip(np.rint(step).astype(int).tolist(), rate.tolist(), np.exp(log).tolist(), strict=True))

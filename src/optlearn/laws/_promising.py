@@ -1,23 +1,25 @@
 """Which of several unfinished runs will be best: successive halving by forecast."""
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import norm
 
 from optlearn._arguments import Arguments
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, warn
 from optlearn._signatures import checked
+from optlearn.laws._curves import Curve, LawWarning
 from optlearn.laws._fit import as_fits
-from optlearn.laws._forecast import Final, forecast
-from optlearn.laws._readers import read_curves
+from optlearn.laws._forecast import Final, _plan, forecast
+from optlearn.laws._readers import _named, _parts, read_curves, read_table
 
 DRAWN = 4000  # final losses of each run, from which it is counted how often it is best
 
 
 class Prospect(NamedTuple):
-    """An unfinished run: its final loss, and the probability that it is the lowest of all."""
+    """An unfinished run: its final loss (NaN: no forecast), and the probability that it is the lowest."""
 
     name: str
     final: Final
@@ -33,40 +35,98 @@ def promising(
     plans: Mapping[str, Any] | None = None,
     warmup: float | None = None,
     same_unit: bool = False,
+    rates: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> list[Prospect]:
     """Unfinished runs, the most promising first; to halve their number, go on with the first half.
+
+    A run that is finished counts with its last loss. One that cannot be forecast, since it diverged, say, or
+    is too short, comes last, with a warning that says why.
 
     Args:
         runs: of networks of any kind, whose losses can be compared, each so far: as in ``fit``.
         steps: of the whole training.
         prior: fits of other runs, as in ``fit``.
-        plans: (steps,) rates of the runs, by name (default: the decay that is best for each).
+        plans: (steps,) rates of the runs, or schedules, by name (default: the best decay of each).
         warmup: steps of a linear warm-up that was not logged.
         same_unit: losses are in one unit, however different they look.
+        rates: for logs without rates, by name of the run, as in ``fit``.
         seed: of the draws.
     """
-    read = read_curves(runs, same_unit)
-    if len(read) < 2:
-        Arguments("promising").fail("runs", [run.name for run in read], "must be at least 2")
-    unknown = set(plans or {}) - {run.name for run in read}
-    if unknown:
-        raise SpecificationError(f"plans must be of runs, got {', '.join(sorted(unknown))}")
-    level, finals, fits = 0.95, [], as_fits(prior, warmup=warmup, same_unit=same_unit, seed=seed)
+    check = Arguments("promising")
+    check.count("steps", steps)
+    check.count("seed", seed, 0)
+    read, unknown = _read(runs, same_unit, rates)
+    names = [*(run.name for run in read), *unknown]
+    if len(names) < 2:
+        check.fail("runs", names, "must be at least 2")
+    plans = plans or {}
+    if strange := set(plans) - set(names):
+        raise SpecificationError(f"plans must be of runs, got {', '.join(sorted(strange))}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LawWarning)  # the forecast says it again
+        for run in read:
+            _plan(plans.get(run.name), steps, run)
+    level, finals, fits = 0.95, {}, as_fits(prior, warmup=warmup, same_unit=same_unit, seed=seed)
     for run in read:
-        plan = (plans or {}).get(run.name)
-        found = forecast(
-            run, steps, prior=fits, plan=plan, warmup=warmup, same_unit=same_unit, level=level, seed=seed
-        )
-        finals.append(found.finals["wsd" if plan is None else "planned"])
+        plan, last = plans.get(run.name), float(run.loss[-1])
+        if run.done >= steps:
+            finals[run.name] = Final(last, last, last)
+            continue
+        try:
+            found = forecast(
+                run, steps, prior=fits, plan=plan, warmup=warmup, same_unit=same_unit, level=level, seed=seed
+            )
+        except SpecificationError as error:
+            unknown[run.name] = error
+        else:
+            finals[run.name] = found.finals["wsd" if plan is None else "planned"]
+    if not finals:
+        raise next(iter(unknown.values()))
+    for name, why in unknown.items():
+        warn(f"no forecast of {name!r}, which comes last: {why}", LawWarning)
     # Errors of runs are taken as independent, which leaves the order more open than it is: much of what is
     # not known, such as how noise relaxes, is the same for all.
-    normal = np.random.default_rng(seed).standard_normal((DRAWN, len(read)))
+    normal = np.random.default_rng(seed).standard_normal((DRAWN, len(finals)))
     reach = norm.ppf((1 + level) / 2)
-    middle, low, high = np.array(finals).T
+    middle, low, high = np.array(list(finals.values())).T
     drawn = middle + normal * np.where(normal > 0, high - middle, middle - low) / reach
-    share = np.bincount(drawn.argmin(axis=1), minlength=len(read)) / DRAWN
+    share = np.bincount(drawn.argmin(axis=1), minlength=len(finals)) / DRAWN
     prospects = [
-        Prospect(run.name, final, float(best)) for run, final, best in zip(read, finals, share, strict=True)
+        Prospect(name, final, float(best)) for (name, final), best in zip(finals.items(), share, strict=True)
     ]
-    return sorted(prospects, key=lambda prospect: prospect.final.loss)
+    others = [Prospect(name, Final(np.nan, np.nan, np.nan), 0.0) for name in unknown]
+    return sorted(prospects, key=lambda prospect: prospect.final.loss) + others
+
+
+def _read(
+    runs: Any, same_unit: bool, rates: Mapping[str, Any] | None
+) -> tuple[list[Curve], dict[str, SpecificationError]]:
+    """Runs, and what is wrong with those that cannot be read, by name."""
+    good, wrong = [], {}
+    for name, run in _each(runs):
+        try:
+            read_curves({name: run}, True, rates)
+            good.append({name: run})
+        except SpecificationError as error:
+            wrong[name] = error
+    if not good:
+        raise next(iter(wrong.values()), SpecificationError(f"runs must be at least 2, got {runs!r}"))
+    try:
+        return read_curves(good, same_unit, rates), wrong
+    except SpecificationError as error:  # networks of any kind may begin with different losses
+        read = read_curves(good, True, rates)
+        warn(str(error), LawWarning)
+        return read, wrong
+
+
+def _each(runs: Any) -> Iterator[tuple[str, Any]]:
+    """Names and runs, of which a file may hold several."""
+    for name, source in _named(runs):
+        if isinstance(source, Curve):
+            yield source.name, source
+            continue
+        for part in _parts(name, read_table(name, source)):
+            own = f"{part.prefix} - "
+            columns = [c for c in part.table if " - " not in c or c.strip().startswith(own)]
+            yield part.run, {column: part.table[column] for column in columns}
