@@ -149,7 +149,10 @@ def test_event_files_of_tensorboard(tmp_path, form):
         ({"step": [10, 30, 20]}, r"steps must increase, but 30 is followed by 20. If the run was restarted"),
         ({"step": [10, 10, 20]}, r"steps must increase, but 10 is followed by 10"),
         ({"loss": [0.2, 0.0, -0.1]}, r"losses must be above 0, got 0 at step 20 \(is it an accuracy"),
-        ({"lr": [1e-3, -1e-3, 0]}, "steps and rates must be at least 0"),
+        ({"lr": [1e-3, -1e-3, 0]}, "rates must be at least 0, got -0.001 at step 20"),
+        ({"step": [-10, 10, 20]}, "steps must be at least 0, got -10"),
+        ({"batch": [8, 0, 8]}, "batch sizes must be above 0, got 0 at step 20"),
+        ({"step": [10**400, 10**401, 10**402]}, "curve 'x': step must be numbers: int too large"),
         ({"loss": ["a", "b", "c"]}, "curve 'x': loss must be numbers: could not .* float: 'a'"),
         ({"loss": np.array([3.0, 2j, 1.0])}, "curve 'x': loss must be numbers: got the complex"),
         ({"loss": LOSS[:2]}, r"columns must be lists of one length, got the shapes .*lr \(3,\), loss \(2,\)"),
@@ -170,6 +173,11 @@ def test_columns_of_a_curve_are_real_numbers():
         Curve("x", np.array(STEP), np.array(RATE), np.array(LOSS) * 1j)
     with pytest.raises(SpecificationError, match="curve 'x': between must be real numbers"):
         Curve("x", np.array(STEP), np.array(RATE), np.array(LOSS), None, (np.array([15.0]), np.array([1j])))
+    with pytest.raises(SpecificationError, match="curve 'x': step must be real numbers: int too large"):
+        Curve("x", [1, 2, 10**400], RATE, LOSS)
+    for what, between in (("steps", ([15.0, np.nan], [1.0, 1.0])), ("rates", ([15.0, 16.0], [1.0, np.nan]))):
+        with pytest.raises(SpecificationError, match=f"{what} between the losses .*, got nan in row 2"):
+            Curve("x", STEP, RATE, LOSS, None, between)
 
 
 @pytest.mark.parametrize("form", ["text", "frame", "events"])
@@ -230,6 +238,21 @@ def test_a_run_that_diverged_and_one_that_is_shorter():
     with pytest.raises(
         SpecificationError, match=r"curve 'short': the run diverged: its loss was 1.22.* 1e\+06"
     ):
+        read_curves(runs)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_of_single_batches_is_no_difference_of_units(seed):
+    rng = np.random.default_rng(seed)
+    step = np.arange(1.0, 2001.0)
+    loss = 2 + 3 / np.sqrt(step + 100)
+    runs = {
+        name: {"step": step, "lr": 0 * step + 1e-3, "loss": loss * np.exp(0.12 * rng.standard_normal(2000))}
+        for name in "abcd"
+    }
+    assert len(read_curves(runs)) == 4
+    runs["d"]["loss"] *= 1.6 / np.log(2)
+    with pytest.raises(SpecificationError, match="losses of one network in one unit"):
         read_curves(runs)
 
 

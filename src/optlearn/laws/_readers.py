@@ -288,7 +288,7 @@ def _pick(run: str, table: Mapping[str, np.ndarray], what: str, prefix: str) -> 
             raise TypeError(f"got the complex {raw.tolist()[0]}")
         values = raw.tolist() if raw.dtype.kind in "US" else raw  # plain text: an error shows what was read
         return np.array([np.nan if str(x).strip() in BLANKS else float(x) for x in values])
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         what = "loss" if what in LOSSES else what
         raise SpecificationError(f"curve {run!r}: {what} must be numbers: {error}") from error
 
