@@ -5,11 +5,9 @@ data, checksum); the data are protocol-buffer messages ``Event``, of which only 
 are read, old (``simple_value``) and new (``tensor``).
 """
 
-import csv
-import gzip
 import struct
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +16,7 @@ import numpy as np
 
 from optlearn._errors import SpecificationError
 from optlearn.laws._curves import Curve, as_rates, check_together
-from optlearn.laws._log_files import read_text, read_trainer_state, text_rows
+from optlearn.laws._log_files import is_text_log, read_csv, read_text, read_trainer_state
 
 # Spellings of the columns, in lower case and without a run's name or a folder in front; the first that is
 # found.
@@ -26,21 +24,22 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "step": ("step", "steps", "global_step", "trainer/global_step", "_step", "iteration", "iter"),
     "rate": ("lr", "learning_rate", "learning rate", "learning-rate", "rate", "eta"),  # or lr-NAME
     "validation": ("val_loss", "eval_loss", "val/loss", "eval/loss", "validation/loss", "validation_loss",
-                   "loss/val", "loss/validation", "test_loss", "test/loss"),
+                   "loss/val", "loss/validation", "test_loss", "test/loss", "val loss", "validation loss"),
     "training": ("loss", "train_loss", "train/loss", "training_loss", "loss/train", "lm loss", "lm_loss",
-                 "train_loss_step", "metrics/train/loss"),
+                 "train_loss_step", "metrics/train/loss", "train loss", "training loss"),
     "run": ("run", "run_name", "name", "run_id"),
     "batch": ("batch", "batch_size", "batch-size", "global_batch_size"),
 }  # fmt: skip
 LOSSES = ("validation", "training")
 BLANKS = ("", "NA")  # the second is Keras'
 MISSING = ("nan", "None", "<NA>")  # in a frame
+BLANK_WORDS = ("none", "null", "n/a", "<na>")  # in a CSV file, in lower case
 FEW = 8  # validation losses of a run, below which the training loss is taken
-WORDS = frozenset(word for words in SPELLINGS.values() for word in words)
+WORDS = {word: what for what, words in SPELLINGS.items() for word in words}
 EVENTS = "tfevents"
 TRAINER_STATE = "trainer_state.json"
 TEXT = (".txt", ".log")
-TABLES = (".csv", ".csv.gz")
+TABLES = (".csv", ".csv.gz", ".tsv")
 # Numbers of the fields, from TensorBoard's event.proto, summary.proto and tensor.proto.
 STEP, SUMMARY = 2, 5
 VALUE = 1
@@ -115,9 +114,9 @@ def _is_table(curves: Any) -> bool:
 
 
 def _is_log(file: Path) -> bool:
-    if file.suffix in TEXT:  # there are other texts in folders
-        return bool(text_rows(file, WORDS))
-    return file.name.endswith(TABLES) or EVENTS in file.name or file.name == TRAINER_STATE
+    if file.suffix.lower() in TEXT:  # there are other texts in folders
+        return is_text_log(file, WORDS)
+    return file.name.lower().endswith(TABLES) or EVENTS in file.name or file.name == TRAINER_STATE
 
 
 def _read_file(path: Path) -> dict[str, np.ndarray]:
@@ -125,9 +124,39 @@ def _read_file(path: Path) -> dict[str, np.ndarray]:
         return _read_events(path)
     if path.suffix == ".json":
         return read_trainer_state(path)
-    if path.suffix in TEXT:
-        return read_text(path, WORDS)
-    return _read_csv(path)
+    if path.suffix.lower() in TEXT:
+        return _of_numbers(path, *read_text(path, WORDS))
+    table, lines = read_csv(path)
+    return _of_numbers(path, {c: v if _spelt(c, "run") else _gaps(v) for c, v in table.items()}, lines)
+
+
+def _gaps(cells: np.ndarray) -> np.ndarray:
+    """A column of a CSV file, blank where it says that there is nothing.
+
+    ``nan`` is a blank if numbers follow it; a loss that is nan to the end is that of a run that diverged.
+    """
+    words = np.char.lower(np.char.strip(cells))
+    blank, nan = np.isin(words, BLANK_WORDS), words == "nan"
+    numbers = np.flatnonzero(~blank & ~nan & ~_blank(cells))
+    if nan.any() and len(numbers) and np.argmax(nan) < numbers[-1]:
+        blank |= nan
+    return np.where(blank, "", cells)
+
+
+def _of_numbers(path: Path, table: dict[str, np.ndarray], lines: Sequence[int]) -> dict[str, np.ndarray]:
+    """The table of a file, if there are only numbers and blanks in the columns that will be read."""
+    prefixes = {column.strip().rpartition(" - ")[0] for column in table}
+    for what, prefix in product(("step", "rate", *LOSSES, "batch"), prefixes):
+        column = _column(table, what, prefix)
+        for line, cell in zip(lines, () if column is None else column.tolist(), strict=False):
+            try:
+                _number(cell)
+            except ValueError:
+                name = "loss" if what in LOSSES else what
+                raise SpecificationError(
+                    f"{path}: line {line}: {name} must be a plain number such as 1000 or 0.001, got {cell!r}"
+                ) from None
+    return table
 
 
 def read_table(name: str, source: Source) -> dict[str, np.ndarray]:
@@ -159,23 +188,6 @@ def _blanks(values: np.ndarray) -> np.ndarray:
     return np.array(["" if str(x) in MISSING else str(x) for x in values.tolist()], dtype=str)
 
 
-def _read_csv(path: Path) -> dict[str, np.ndarray]:
-    try:
-        opened = gzip.open if path.suffix == ".gz" else open
-        with opened(path, "rt", newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row]
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
-        raise SpecificationError(f"{path} cannot be read as CSV: {error}") from error
-    if len(rows) < 2:
-        raise SpecificationError(f"{path} must have a line of column names and lines of numbers")
-    ragged = [i for i, row in enumerate(rows) if len(row) != len(rows[0])]
-    if ragged:
-        raise SpecificationError(
-            f"{path}: line {ragged[0] + 1} must have {len(rows[0])} fields, got {len(rows[ragged[0]])}"
-        )
-    return {column: np.array([row[i] for row in rows[1:]]) for i, column in enumerate(rows[0])}
-
-
 def _parts(name: str, table: Mapping[str, np.ndarray]) -> "Iterator[_Part]":
     """The runs in a table.
 
@@ -190,7 +202,7 @@ def _parts(name: str, table: Mapping[str, np.ndarray]) -> "Iterator[_Part]":
     ends = (column.strip().rpartition(" - ") for column in table)
     prefixes = {prefix for prefix, _, end in ends if any(_spelt(end, kind) for kind in LOSSES)}
     if not prefixes:
-        raise SpecificationError(f"curve {name!r} must have a column loss, got {', '.join(table)}")
+        raise SpecificationError(f"curve {name!r} must have a column loss, got {', '.join(table) or 'none'}")
     for prefix in sorted(prefixes):
         yield _Part(name if prefixes == {prefix} else prefix, table, prefix)
 
@@ -239,13 +251,25 @@ class _Part(NamedTuple):
 def _given(run: str, rates: Any, step: np.ndarray) -> np.ndarray:
     """Rates at the logged steps, from a rate for every step or a function of the steps done."""
     if callable(rates):
-        return np.array([float(rates(s)) for s in step.tolist()])
+        return np.array([_called(run, rates, s) for s in step.tolist()])
     known = as_rates(rates)
     if known is None or np.nanmax(step) > len(known):
         raise SpecificationError(
             f"rates[{run!r}] must be a rate for each of {np.nanmax(step):g} steps, or a function of the step"
         )
     return known[np.maximum(np.nan_to_num(step).astype(int) - 1, 0)]
+
+
+def _called(run: str, rate: Callable[[float], Any], step: float) -> float:
+    if np.isnan(step):  # left blank
+        return np.nan
+    value = rate(step)
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise SpecificationError(
+            f"rates[{run!r}] must return a number, got {value!r} at step {step:g}"
+        ) from None
 
 
 def _increasing(step: np.ndarray, rate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -287,10 +311,14 @@ def _pick(run: str, table: Mapping[str, np.ndarray], what: str, prefix: str) -> 
         if np.iscomplexobj(raw):
             raise TypeError(f"got the complex {raw.tolist()[0]}")
         values = raw.tolist() if raw.dtype.kind in "US" else raw  # plain text: an error shows what was read
-        return np.array([np.nan if str(x).strip() in BLANKS else float(x) for x in values])
+        return np.array([_number(x) for x in values])
     except (TypeError, ValueError, OverflowError) as error:
         what = "loss" if what in LOSSES else what
         raise SpecificationError(f"curve {run!r}: {what} must be numbers: {error}") from error
+
+
+def _number(cell: Any) -> float:
+    return np.nan if str(cell).strip() in BLANKS else float(cell)
 
 
 # --- TensorBoard ------------------------------------------------------------------------------
