@@ -373,9 +373,71 @@ def test_the_state_of_a_hugging_face_trainer(tmp_path):
     (folder / "trainer_state.json").write_text(json.dumps({"global_step": 30, "log_history": history}))
     (curve,) = read_curves(tmp_path)
     is_the_run(curve, "checkpoint-30")
-    (folder / "trainer_state.json").write_text("{}")
-    with pytest.raises(SpecificationError, match=r"must be a trainer_state\.json with a log_history"):
-        read_curves(tmp_path)
+    for text, got in (
+        ("{}", "got {}"),
+        ('{"log_history": null}', "None"),
+        ("[1]", r"\[1\]"),
+        ("{", "Expecting"),
+    ):
+        (folder / "trainer_state.json").write_text(text)
+        with pytest.raises(SpecificationError, match=rf"trainer_state\.json with a log_history.*{got}"):
+            read_curves(tmp_path)
+
+
+def test_checkpoints_of_a_run(tmp_path):
+    """Each holds the log so far: they are one run, of the last one, or of the state at the end."""
+    entries = [{"learning_rate": r, "loss": x, "step": s} for s, r, x in zip(STEP, RATE, LOSS, strict=True)]
+
+    def save(folder, count):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "trainer_state.json").write_text(json.dumps({"log_history": entries[:count]}))
+
+    for run in "ab":
+        save(tmp_path / run / "checkpoint-900", 2)
+        save(tmp_path / run / "checkpoint-1000", 3)
+    for curve, name in zip(read_curves(tmp_path), "ab", strict=True):
+        is_the_run(curve, name)
+    save(tmp_path / "a" / "checkpoint-1000", 1)
+    save(tmp_path / "a", 3)
+    is_the_run(read_curves(tmp_path / "a")[0], "a")
+
+
+def test_names_that_clash(tmp_path):
+    """The shortest ends of paths that differ; names that do not clash stay short."""
+    for name in ("A/version_0/metrics.csv", "B/version_0/metrics.csv", "x/log.csv", "y/log.csv", "z/one.csv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        write(tmp_path / name, "step,lr,loss", (STEP, RATE, LOSS))
+    expected = ["A/version_0", "B/version_0", "x/log", "y/log", "one"]
+    assert [curve.name for curve in read_curves(tmp_path)] == expected
+    files = [tmp_path / "x" / "log.csv", tmp_path / "y" / "log.csv"]
+    assert [curve.name for curve in read_curves(files)] == ["x/log", "y/log"]
+    with pytest.raises(SpecificationError, match="different names, got log, log"):
+        read_curves(files[:1] * 2)
+    frame = pd.DataFrame({"step": STEP, "lr": RATE, "loss": LOSS})
+    assert [curve.name for curve in read_curves([frame, frame])] == ["run 1", "run 2"]
+    assert [curve.name for curve in read_curves([frame])] == ["run"]
+
+
+def test_event_files_of_a_run_that_was_resumed(tmp_path):
+    """They are one run; the later file has the steps that were done twice."""
+
+    def events(rows):
+        return records(
+            *(
+                field(2, s) + field(5, scalar("loss", x, "double") + scalar("lr", 1e-3, "double"))
+                for s, x in rows
+            )
+        )
+
+    folder = tmp_path / "resumed"
+    folder.mkdir()
+    (folder / "events.out.tfevents.1.host").write_bytes(events([(10, 3.0), (20, 2.7), (30, 9.0)]))
+    (folder / "events.out.tfevents.2.host").write_bytes(events([(30, 2.5), (40, 2.4)]))
+    for given in (tmp_path, {"resumed": folder}):
+        (curve,) = read_curves(given)
+        assert curve.name == "resumed"
+        np.testing.assert_array_equal(curve.step, [10, 20, 30, 40])
+        np.testing.assert_array_equal(curve.loss, [3.0, 2.7, 2.5, 2.4])
 
 
 def test_metrics_of_lightning(tmp_path):

@@ -5,7 +5,9 @@ data, checksum); the data are protocol-buffer messages ``Event``, of which only 
 are read, old (``simple_value``) and new (``tensor``).
 """
 
+import re
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from os import PathLike
@@ -38,6 +40,7 @@ FEW = 8  # validation losses of a run, below which the training loss is taken
 WORDS = {word: what for what, words in SPELLINGS.items() for word in words}
 EVENTS = "tfevents"
 TRAINER_STATE = "trainer_state.json"
+CHECKPOINT = re.compile(r"checkpoint-(\d+)")  # folders of Hugging Face; each state holds the log so far
 TEXT = (".txt", ".log")
 TABLES = (".csv", ".csv.gz", ".tsv")
 # Numbers of the fields, from TensorBoard's event.proto, summary.proto and tensor.proto.
@@ -56,8 +59,10 @@ def read_curves(curves: Any, same_unit: bool = False, rates: Mapping[str, Any] |
     Args:
         curves: a folder (a run for every log in it: CSV, gzipped or not, TensorBoard, trainer_state.json,
             .txt or .log), a mapping from names to files, pandas frames or mappings of columns, one such table
-            alone, a list of files, or curves that were read before. Where there are both, validation losses
-            are read, unless a run has fewer than 8 of them.
+            alone, a list of files, or curves that were read before. Event files in one folder are one run,
+            and so are the checkpoints of one trainer. Runs are named by their files, or the folders of
+            these, with the folders above where names would be the same. Where there are both, validation
+            losses are read, unless a run has fewer than 8 of them.
         same_unit: losses are known to be of one kind and in one unit.
         rates: for logs without rates, by name of the run: a rate for every step from the first, or a function
             of the steps done.
@@ -77,33 +82,78 @@ def read_curves(curves: Any, same_unit: bool = False, rates: Mapping[str, Any] |
 
 
 def _named(curves: Any) -> Iterator[tuple[str, Source]]:
+    """Names and sources; files are named by the shortest ends of their paths that tell them apart."""
+    found = list(_sources(curves))
+    paths = {name.absolute().parts for name, _ in found if isinstance(name, Path)}
+    ends = Counter(parts[-length:] for parts in paths for length in range(1, len(parts) + 1))
+    tables = [name for name, _ in found].count(None)
+    numbers = iter(range(1, tables + 1))
+    for name, source in found:
+        if isinstance(name, Path):
+            parts = name.absolute().parts
+            tails = (parts[-length:] for length in range(1, len(parts) + 1))
+            name = "/".join(next(tail for tail in tails if ends[tail] == 1))
+        elif name is None:
+            name = "run" if tables == 1 else f"run {next(numbers)}"
+        yield name, source
+
+
+def _sources(curves: Any) -> Iterator[tuple[str | Path | None, Source]]:
+    """What names each run (a name, a path, or None for a table alone), and where it is read from."""
     if isinstance(curves, str | PathLike):
-        folder = Path(curves)
-        if not folder.exists():
-            raise SpecificationError(f"curves: there is no file or folder {str(folder)!r}")
-        files = sorted(folder.rglob("*")) if folder.is_dir() else [folder]
-        wanted = [f for f in files if f == folder or _is_log(f)]
-        if not wanted:
-            raise SpecificationError(
-                f"curves: {str(folder)!r} holds neither .csv files nor TensorBoard events, nor other logs"
-            )
-        for file in wanted:
-            # TensorBoard and trainers name a run by its folder.
-            by_folder = EVENTS in file.name or file.name in (TRAINER_STATE, "metrics.csv")
-            yield (file.parent.name if by_folder else Path(file.name.removesuffix(".gz")).stem), file
+        path = Path(curves)
+        if not path.exists():
+            raise SpecificationError(f"curves: there is no file or folder {str(path)!r}")
+        if path.is_dir():
+            yield from _in_folder(path)
+        else:
+            yield _names_run(path), path
     elif isinstance(curves, Curve):
         yield curves.name, curves
     elif hasattr(curves, "columns") or _is_table(curves):
-        yield "run", curves
+        yield None, curves
     elif isinstance(curves, Mapping):
         yield from ((str(name), source) for name, source in curves.items())
     elif isinstance(curves, Sequence):
         for source in curves:
-            yield from _named(source)
+            yield from _sources(source)
     else:
         raise SpecificationError(
             f"curves must be a folder, or map names to files or tables, got {type(curves).__name__}"
         )
+
+
+def _in_folder(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """The same for the runs in a folder, where several files may be of one run."""
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and _is_log(file)]
+    if not files:
+        raise SpecificationError(
+            f"curves: {str(folder)!r} holds neither .csv files nor TensorBoard events, nor other logs"
+        )
+    runs: dict[tuple[Path, str], list[Path]] = {}
+    for file in files:
+        kind = next((kind for kind in (EVENTS, TRAINER_STATE) if kind in file.name), file.name)
+        home = file.parent.parent if kind == TRAINER_STATE and _saved(file) < np.inf else file.parent
+        runs.setdefault((home, kind), []).append(file)
+    for (home, kind), of_run in runs.items():
+        if len(of_run) == 1:
+            yield _names_run(of_run[0]), of_run[0]
+        else:  # the last state of a trainer holds the others
+            yield home, home if kind == EVENTS else max(of_run, key=_saved)
+
+
+def _saved(state: Path) -> float:
+    """The step of the checkpoint that a trainer's state is of; infinite for the one at the end."""
+    checkpoint = CHECKPOINT.fullmatch(state.parent.name)
+    return int(checkpoint[1]) if checkpoint else np.inf
+
+
+def _names_run(file: Path) -> Path:
+    """The folder for TensorBoard and trainers, else the file without what it ends in."""
+    if EVENTS in file.name or file.name in (TRAINER_STATE, "metrics.csv"):
+        return file.parent
+    packed = file.suffix.lower() == ".gz"
+    return (file.with_suffix("") if packed else file).with_suffix("")
 
 
 def _is_table(curves: Any) -> bool:
@@ -121,7 +171,7 @@ def _is_log(file: Path) -> bool:
 
 def _read_file(path: Path) -> dict[str, np.ndarray]:
     if EVENTS in path.name:
-        return _read_events(path)
+        return _read_events([path])
     if path.suffix == ".json":
         return read_trainer_state(path)
     if path.suffix.lower() in TEXT:
@@ -163,9 +213,10 @@ def read_table(name: str, source: Source) -> dict[str, np.ndarray]:
     """Columns of a file or a table."""
     if isinstance(source, str | PathLike):
         path = Path(source)
-        if not path.is_file():
+        events = sorted(path.glob(f"*{EVENTS}*"))  # of a run that was resumed
+        if not path.is_file() and not events:
             raise SpecificationError(f"curve {name!r}: there is no file {str(path)!r}")
-        table = _read_file(path)
+        table = _read_events(events) if events else _read_file(path)
     elif hasattr(source, "columns") or isinstance(source, Mapping):
         columns = source.columns if hasattr(source, "columns") else source
         table = {str(column): np.asarray(source[column]) for column in columns}
@@ -324,13 +375,13 @@ def _number(cell: Any) -> float:
 # --- TensorBoard ------------------------------------------------------------------------------
 
 
-def _read_events(path: Path) -> dict[str, np.ndarray]:
-    """Columns ``step`` and one for each tag of scalars, at all steps.
+def _read_events(paths: Sequence[Path]) -> dict[str, np.ndarray]:
+    """Columns ``step`` and one for each tag of scalars, at all steps; of later files where several have one.
 
     Losses are blank at steps where they were not logged; anything else holds until it is logged again.
     """
     series: dict[str, dict[int, float]] = {}
-    for record in _records(path):
+    for record in (record for path in paths for record in _records(path)):
         step = 0
         values: list[bytes] = []
         for number, content in _fields(record):
@@ -343,8 +394,9 @@ def _read_events(path: Path) -> dict[str, np.ndarray]:
                 series.setdefault(tag, {})[step] = scalar
     losses = {tag: s for tag, s in series.items() if "loss" in tag.lower()}
     if not losses:
+        files = " and ".join(map(str, paths))
         raise SpecificationError(
-            f"{path} must hold scalars of a loss, got {', '.join(series) or 'no scalars'}"
+            f"{files} must hold scalars of a loss, got {', '.join(series) or 'no scalars'}"
         )
     steps = np.array(sorted({step for one in series.values() for step in one}))
     at_steps = {
