@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from optlearn._errors import SpecificationError
-from optlearn.laws import Curve, read_curves
+from optlearn.laws import Curve, LawWarning, read_curves
 
 STEP, RATE, LOSS = [10.0, 20.0, 30.0], [1e-3, 5e-4, 1e-4], [3.0, 2.5, 2.25]
 
@@ -35,7 +35,8 @@ def write(path, header, columns):
 @pytest.mark.parametrize(
     "header",
     ["step,lr,loss", "Step,learning_rate,train/loss", "_step,train/lr,loss",
-     "iteration,Learning Rate,lm loss", "trainer/global_step,lr-AdamW/lr,train_loss"],
+     "iteration,Learning Rate,lm loss", "step,lr,Train Loss", "step,lr,val loss",
+     "trainer/global_step,lr-AdamW/lr,train_loss"],
 )  # fmt: skip
 def test_spellings_of_columns(tmp_path, header):
     (curve,) = read_curves(write(tmp_path / "run.csv", header, (STEP, RATE, LOSS)))
@@ -149,7 +150,10 @@ def test_event_files_of_tensorboard(tmp_path, form):
         ({"step": [10, 30, 20]}, r"steps must increase, but 30 is followed by 20. If the run was restarted"),
         ({"step": [10, 10, 20]}, r"steps must increase, but 10 is followed by 10"),
         ({"loss": [0.2, 0.0, -0.1]}, r"losses must be above 0, got 0 at step 20 \(is it an accuracy"),
-        ({"lr": [1e-3, -1e-3, 0]}, "steps and rates must be at least 0"),
+        ({"lr": [1e-3, -1e-3, 0]}, "rates must be at least 0, got -0.001 at step 20"),
+        ({"step": [-10, 10, 20]}, "steps must be at least 0, got -10"),
+        ({"batch": [8, 0, 8]}, "batch sizes must be above 0, got 0 at step 20"),
+        ({"step": [10**400, 10**401, 10**402]}, "curve 'x': step must be numbers: int too large"),
         ({"loss": ["a", "b", "c"]}, "curve 'x': loss must be numbers: could not .* float: 'a'"),
         ({"loss": np.array([3.0, 2j, 1.0])}, "curve 'x': loss must be numbers: got the complex"),
         ({"loss": LOSS[:2]}, r"columns must be lists of one length, got the shapes .*lr \(3,\), loss \(2,\)"),
@@ -170,6 +174,11 @@ def test_columns_of_a_curve_are_real_numbers():
         Curve("x", np.array(STEP), np.array(RATE), np.array(LOSS) * 1j)
     with pytest.raises(SpecificationError, match="curve 'x': between must be real numbers"):
         Curve("x", np.array(STEP), np.array(RATE), np.array(LOSS), None, (np.array([15.0]), np.array([1j])))
+    with pytest.raises(SpecificationError, match="curve 'x': step must be real numbers: int too large"):
+        Curve("x", [1, 2, 10**400], RATE, LOSS)
+    for what, between in (("steps", ([15.0, np.nan], [1.0, 1.0])), ("rates", ([15.0, 16.0], [1.0, np.nan]))):
+        with pytest.raises(SpecificationError, match=f"{what} between the losses .*, got nan in row 2"):
+            Curve("x", STEP, RATE, LOSS, None, between)
 
 
 @pytest.mark.parametrize("form", ["text", "frame", "events"])
@@ -233,6 +242,21 @@ def test_a_run_that_diverged_and_one_that_is_shorter():
         read_curves(runs)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_of_single_batches_is_no_difference_of_units(seed):
+    rng = np.random.default_rng(seed)
+    step = np.arange(1.0, 2001.0)
+    loss = 2 + 3 / np.sqrt(step + 100)
+    runs = {
+        name: {"step": step, "lr": 0 * step + 1e-3, "loss": loss * np.exp(0.12 * rng.standard_normal(2000))}
+        for name in "abcd"
+    }
+    assert len(read_curves(runs)) == 4
+    runs["d"]["loss"] *= 1.6 / np.log(2)
+    with pytest.raises(SpecificationError, match="losses of one network in one unit"):
+        read_curves(runs)
+
+
 def test_gzipped_tables(tmp_path):
     plain = write(tmp_path / "run.csv", "step,lr,loss", (STEP, RATE, LOSS))
     packed = tmp_path / "packed" / "run.csv.gz"
@@ -244,6 +268,59 @@ def test_gzipped_tables(tmp_path):
         packed.write_bytes(damaged)
         with pytest.raises(SpecificationError, match=r"run\.csv\.gz cannot be read as CSV"):
             read_curves(packed)
+
+
+def rows_of(separator, *more):
+    return [separator.join(str(x) for x in row) for row in (*zip(STEP, RATE, LOSS, strict=True), *more)]
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_forms_of_tables(tmp_path, separator):
+    """Separators, comments, capitals, the words for a blank, and a header that a resumed run repeats."""
+    header = separator.join(("step", "lr", "loss"))
+    blanks = [(5, 2e-3, word) for word in ("None", "null", "N/A", "nan", "")]
+    for i, blank in enumerate(blanks):
+        first, *rest = rows_of(separator)
+        lines = ["# my run, 2 GPUs", "", header, separator.join(map(str, blank)), first, header, *rest]
+        file = tmp_path / f"{i}" / "RUN.CSV"
+        file.parent.mkdir()
+        file.write_text("\n".join(lines) + "\n")
+        (curve,) = read_curves(file.parent)
+        is_the_run(curve, "RUN")
+        np.testing.assert_array_equal(curve.between, [[5.0], [2e-3]])
+    file.write_text("\n".join(["# my run", header, *rows_of(separator, (40, 1e-4, "nan"))]) + "\n")
+    with pytest.raises(SpecificationError, match="loss is nan at step 40; if the run diverged"):
+        read_curves(file)
+    for cell in ("3,6342", "1,000", "12k", "-", "0.1%"):
+        file.write_text("\n".join(["# my run", header, *rows_of(separator, (40, 1e-4, f'"{cell}"'))]) + "\n")
+        with pytest.raises(SpecificationError, match=rf"RUN\.CSV: line 6: loss must be .* got '{cell}'"):
+            read_curves(file)
+    file.write_bytes("\n".join([header, *rows_of(separator)]).encode("utf-16"))
+    with pytest.raises(SpecificationError, match=r"RUN\.CSV must be text in UTF-8: save it as UTF-8"):
+        read_curves(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "form", "cuts"),
+    [
+        ("run.csv", "step,lr,loss\n", "{s},{r:.2e},{x:.3f}",
+         ("40", "40,1.0", "40,1.00e-04,", "40,1.00e-04,2.2")),
+        ("run.log", "a run\n", "step {s} loss {x:.3f} lr {r:.2e}",
+         ("step 40 loss 2.2", "step 40 loss 2.200 lr 1.00e-")),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_being_written(tmp_path, name, head, form, cuts):
+    """A last line without a line end is left out, unless it is as long as those before."""
+    file = tmp_path / name
+    whole = head + "\n".join(form.format(s=s, r=r, x=x) for s, r, x in zip(STEP, RATE, LOSS, strict=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        file.write_text(whole)
+        is_the_run(read_curves(file)[0], "run")
+    for cut in cuts:
+        file.write_text(f"{whole}\n{cut}")
+        with pytest.warns(LawWarning, match=rf"{name}: line 5 has no line end and may be half written"):
+            is_the_run(read_curves(file)[0], "run")
 
 
 def test_what_is_no_curve(tmp_path):
@@ -260,6 +337,8 @@ def test_what_is_no_curve(tmp_path):
     (tmp_path / "short.csv").write_text("step,lr,loss\n1,2\n")
     with pytest.raises(SpecificationError, match="line 2 must have 3 fields, got 2"):
         read_curves(tmp_path)
+    with pytest.raises(SpecificationError, match="curve 'x': there is no file"):
+        read_curves({"x": tmp_path / "none.csv"})
 
 
 def test_dense_logs_are_averaged():
@@ -294,9 +373,71 @@ def test_the_state_of_a_hugging_face_trainer(tmp_path):
     (folder / "trainer_state.json").write_text(json.dumps({"global_step": 30, "log_history": history}))
     (curve,) = read_curves(tmp_path)
     is_the_run(curve, "checkpoint-30")
-    (folder / "trainer_state.json").write_text("{}")
-    with pytest.raises(SpecificationError, match=r"must be a trainer_state\.json with a log_history"):
-        read_curves(tmp_path)
+    for text, got in (
+        ("{}", "got {}"),
+        ('{"log_history": null}', "None"),
+        ("[1]", r"\[1\]"),
+        ("{", "Expecting"),
+    ):
+        (folder / "trainer_state.json").write_text(text)
+        with pytest.raises(SpecificationError, match=rf"trainer_state\.json with a log_history.*{got}"):
+            read_curves(tmp_path)
+
+
+def test_checkpoints_of_a_run(tmp_path):
+    """Each holds the log so far: they are one run, of the last one, or of the state at the end."""
+    entries = [{"learning_rate": r, "loss": x, "step": s} for s, r, x in zip(STEP, RATE, LOSS, strict=True)]
+
+    def save(folder, count):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "trainer_state.json").write_text(json.dumps({"log_history": entries[:count]}))
+
+    for run in "ab":
+        save(tmp_path / run / "checkpoint-900", 2)
+        save(tmp_path / run / "checkpoint-1000", 3)
+    for curve, name in zip(read_curves(tmp_path), "ab", strict=True):
+        is_the_run(curve, name)
+    save(tmp_path / "a" / "checkpoint-1000", 1)
+    save(tmp_path / "a", 3)
+    is_the_run(read_curves(tmp_path / "a")[0], "a")
+
+
+def test_names_that_clash(tmp_path):
+    """The shortest ends of paths that differ; names that do not clash stay short."""
+    for name in ("A/version_0/metrics.csv", "B/version_0/metrics.csv", "x/log.csv", "y/log.csv", "z/one.csv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        write(tmp_path / name, "step,lr,loss", (STEP, RATE, LOSS))
+    expected = ["A/version_0", "B/version_0", "x/log", "y/log", "one"]
+    assert [curve.name for curve in read_curves(tmp_path)] == expected
+    files = [tmp_path / "x" / "log.csv", tmp_path / "y" / "log.csv"]
+    assert [curve.name for curve in read_curves(files)] == ["x/log", "y/log"]
+    with pytest.raises(SpecificationError, match="different names, got log, log"):
+        read_curves(files[:1] * 2)
+    frame = pd.DataFrame({"step": STEP, "lr": RATE, "loss": LOSS})
+    assert [curve.name for curve in read_curves([frame, frame])] == ["run 1", "run 2"]
+    assert [curve.name for curve in read_curves([frame])] == ["run"]
+
+
+def test_event_files_of_a_run_that_was_resumed(tmp_path):
+    """They are one run; the later file has the steps that were done twice."""
+
+    def events(rows):
+        return records(
+            *(
+                field(2, s) + field(5, scalar("loss", x, "double") + scalar("lr", 1e-3, "double"))
+                for s, x in rows
+            )
+        )
+
+    folder = tmp_path / "resumed"
+    folder.mkdir()
+    (folder / "events.out.tfevents.1.host").write_bytes(events([(10, 3.0), (20, 2.7), (30, 9.0)]))
+    (folder / "events.out.tfevents.2.host").write_bytes(events([(30, 2.5), (40, 2.4)]))
+    for given in (tmp_path, {"resumed": folder}):
+        (curve,) = read_curves(given)
+        assert curve.name == "resumed"
+        np.testing.assert_array_equal(curve.step, [10, 20, 30, 40])
+        np.testing.assert_array_equal(curve.loss, [3.0, 2.7, 2.5, 2.4])
 
 
 def test_metrics_of_lightning(tmp_path):
@@ -332,6 +473,62 @@ def test_plain_text(tmp_path):
         is_the_run(read_curves(bare, rates={"bare": rates})[0], "bare")
     with pytest.raises(SpecificationError, match=r"rates\['bare'\] must be a rate for each of 30 steps"):
         read_curves(bare, rates={"bare": every[:5]})
+    for value in (None, "a", 10**400):
+        with pytest.raises(
+            SpecificationError, match=r"rates\['bare'\] must return a number, got .* at step 10"
+        ):
+            read_curves(bare, rates={"bare": lambda step, value=value: value})
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["step {s:,} | loss {x}, lr {r} | eta 3m 181k tok/s", "[rank0] step={s:_},loss={x},lr={r},time=20813ms",
+     "step {s} loss {x} (best loss 1.5 at step 0) lr {r} best loss 2.0",
+     "iter {s}/90,000: lm loss {x}. lr {r}", "Step: {s:.3e} Loss: {x:.6E} LR: {r} | loss scale: 65536.0"],
+)  # fmt: skip
+def test_numbers_in_plain_text(tmp_path, line):
+    pairs = zip(STEP, RATE, LOSS, strict=True)
+    (tmp_path / "run.log").write_text(
+        "".join(line.format(s=int(1000 * s), r=r, x=x) + "\n" for s, r, x in pairs)
+    )
+    (curve,) = read_curves(tmp_path)
+    np.testing.assert_array_equal(curve.step, 1000 * np.array(STEP))
+    np.testing.assert_array_equal((curve.rate, curve.loss), (RATE, LOSS))
+
+
+@pytest.mark.parametrize(
+    ("line", "got"),
+    [
+        ("step 12k loss 3.6 lr 1e-3", "step must be a plain number .* got '12k'"),
+        ("step 1.5k loss 3.6 lr 1e-3", "step must be a plain number .* got '1.5k'"),
+        ("step 1 000 loss 3.6 lr 1e-3", "step must be a plain number .* got '1 000'"),
+        ("step 1,00 loss 3.6 lr 1e-3", "step must be a plain number .* got '1,00'"),
+        ("step 50 loss 3,6342 lr 1e-3", "loss must be a plain number .* got '3,6342'"),
+        ("step 50 loss 3,634 lr 1e-3", "loss must be a plain number .* got '3,634'"),
+        ("step 50 loss 3.6 lr 0,00100", "rate must be a plain number .* got '0,00100'"),
+        ("step 50 loss 3.6 lr 0.1%", "rate must be a plain number .* got '0.1%'"),
+    ],
+)
+def test_text_that_is_glued_to_a_number(tmp_path, line, got):
+    file = tmp_path / "run.log"
+    file.write_text(f"a run\nstep 5 loss 4.5 lr 1e-3\n{line}\n")
+    with pytest.raises(SpecificationError, match=rf"run\.log: line 3: {got}"):
+        read_curves(file)
+
+
+def test_the_log_of_nanogpt(tmp_path):
+    """It calls steps iterations in some lines and has two losses in others."""
+    file = tmp_path / "run.txt"
+    with file.open("w") as log:
+        for s in range(0, 90, 10):
+            print(f"step {s}: train loss {4 - s / 100}, val loss {4.5 - s / 100}", file=log)
+            print(f"iter {s}: loss {4 - s / 99:.4f}, time 20ms", file=log)
+    (curve,) = read_curves(tmp_path, rates={"run": lambda step: 1e-3})
+    np.testing.assert_array_equal(curve.step, np.arange(0, 90, 10))
+    np.testing.assert_allclose(curve.loss, 4.5 - curve.step / 100)
+    file.write_text("".join(f"step 5 iter {s}: loss {4 - s / 99:.4f}\n" for s in range(4)))  # two things
+    with pytest.raises(SpecificationError, match="steps must increase, but 5 is followed by 5"):
+        read_curves(tmp_path, rates={"run": lambda step: 1e-3})
 
 
 # --- files that the real tools wrote (files/README.md) -------------------------------------------

@@ -15,6 +15,7 @@ MOST_POINTS = 400  # of a curve in a fit; denser logs are averaged
 PIECES = 5  # of an interval between two losses, where the rate was logged in between
 WARMUP_PIECES = 20
 EARLY = 0.02  # of a run, in which an untrained network is hardly better than when it began
+FIRST = 5  # early losses that are compared, by their median
 BITS = 1.4  # ratio of losses from which on they look like those of different units (bits are nats × 1.44)
 UNITS = 4.0  # ratio of final losses that no choice of rates makes
 
@@ -68,6 +69,12 @@ class Curve:
                     f"{shapes}"
                 )
             object.__setattr__(self, "between", tuple(real(who, "between", part) for part in self.between))
+            for what, part in zip(("steps", "rates"), self.between, strict=True):
+                if not np.all(np.isfinite(part)):
+                    row = int(np.flatnonzero(~np.isfinite(part))[0])
+                    raise SpecificationError(
+                        f"{who}: {what} between the losses must be finite, got {part[row]} in row {row + 1}"
+                    )
         if len(step) < 3:
             raise SpecificationError(f"{who} must have at least 3 points, got {len(step)}")
         for what, column in columns.items():
@@ -83,8 +90,11 @@ class Curve:
                 raise SpecificationError(f"{who}: {what} is {column[row]} at {at}{why.get(what, '')}")
         for steps in (step, step[:0] if self.between is None else self.between[0]):
             check_steps(who, steps, np.diff(steps) <= 0)
-        if self.known[0][0] < 0 or np.any(self.known[1] < 0):
-            raise SpecificationError(f"{who}: steps and rates must be at least 0")
+        for what, column in zip(("steps", "rates"), self.known, strict=True):
+            if np.any(column < 0):
+                row = int(np.flatnonzero(column < 0)[0])
+                at = f" at step {self.known[0][row]:g}" if what == "rates" else ""
+                raise SpecificationError(f"{who}: {what} must be at least 0, got {column[row]:g}{at}")
         if np.any(loss <= 0):
             row = int(np.flatnonzero(loss <= 0)[0])
             raise SpecificationError(
@@ -92,7 +102,10 @@ class Curve:
                 "or a reward? The law is for a loss in nats or bits)"
             )
         if self.batch is not None and np.any(self.batch <= 0):
-            raise SpecificationError(f"{who}: batch sizes must be above 0")
+            row = int(np.flatnonzero(self.batch <= 0)[0])
+            raise SpecificationError(
+                f"{who}: batch sizes must be above 0, got {self.batch[row]:g} at step {step[row]:g}"
+            )
 
     @cached_property
     def known(self) -> tuple[np.ndarray, np.ndarray]:
@@ -211,7 +224,10 @@ def best_and_last(loss: np.ndarray) -> tuple[float, float]:
 
 def real(who: str, what: str, column: Any) -> np.ndarray:
     """A column as real numbers."""
-    numbers = as_numbers(column)
+    try:
+        numbers = as_numbers(column)
+    except OverflowError as error:  # a whole number that is too large
+        raise SpecificationError(f"{who}: {what} must be real numbers: {error}") from error
     if numbers is None:
         raise SpecificationError(f"{who}: {what} must be real numbers, got {column!r}")
     return numbers
@@ -273,12 +289,19 @@ def check_prior_unit(run: Curve, other: Curve) -> None:
 def _units_apart(curves: Sequence[Curve]) -> tuple[float, str, bool]:
     """The ratio of losses that should be alike, which they are, and whether untrained networks had them.
 
-    Untrained networks are equally bad, so that first losses tell. Where they were not logged, there are those
-    at the end of the shortest run, which rates may set apart too.
+    Untrained networks are equally bad, so that early losses tell: their medians at the same steps, as one may
+    be that of a single batch. Where they were not logged, there are those at the end of the shortest run,
+    which rates may set apart too.
     """
     at = max(curve.step[0] for curve in curves)
-    if early := all(at <= EARLY * curve.steps for curve in curves):
-        losses = [float(np.exp(np.interp(at, curve.step, np.log(curve.loss)))) for curve in curves]
+    last = EARLY * min(curve.steps for curve in curves)
+    if early := bool(at <= last):
+        logged = [curve.step[(curve.step >= at) & (curve.step <= last)] for curve in curves]
+        steps = min(logged, key=len)[:FIRST] if all(map(len, logged)) else [at]
+        at = float(np.median(steps))
+        losses = [
+            float(np.median(np.exp(np.interp(steps, curve.step, np.log(curve.loss))))) for curve in curves
+        ]
     else:
         at = min(curve.steps for curve in curves)
         parts = [curve.loss[curve.step <= max(at, curve.step[0])] for curve in curves]

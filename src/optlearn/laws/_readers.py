@@ -5,11 +5,11 @@ data, checksum); the data are protocol-buffer messages ``Event``, of which only 
 are read, old (``simple_value``) and new (``tensor``).
 """
 
-import csv
-import gzip
+import re
 import struct
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ import numpy as np
 
 from optlearn._errors import SpecificationError
 from optlearn.laws._curves import Curve, as_rates, check_together
-from optlearn.laws._log_files import read_text, read_trainer_state, text_rows
+from optlearn.laws._log_files import is_text_log, read_csv, read_text, read_trainer_state
 
 # Spellings of the columns, in lower case and without a run's name or a folder in front; the first that is
 # found.
@@ -26,21 +26,23 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "step": ("step", "steps", "global_step", "trainer/global_step", "_step", "iteration", "iter"),
     "rate": ("lr", "learning_rate", "learning rate", "learning-rate", "rate", "eta"),  # or lr-NAME
     "validation": ("val_loss", "eval_loss", "val/loss", "eval/loss", "validation/loss", "validation_loss",
-                   "loss/val", "loss/validation", "test_loss", "test/loss"),
+                   "loss/val", "loss/validation", "test_loss", "test/loss", "val loss", "validation loss"),
     "training": ("loss", "train_loss", "train/loss", "training_loss", "loss/train", "lm loss", "lm_loss",
-                 "train_loss_step", "metrics/train/loss"),
+                 "train_loss_step", "metrics/train/loss", "train loss", "training loss"),
     "run": ("run", "run_name", "name", "run_id"),
     "batch": ("batch", "batch_size", "batch-size", "global_batch_size"),
 }  # fmt: skip
 LOSSES = ("validation", "training")
 BLANKS = ("", "NA")  # the second is Keras'
 MISSING = ("nan", "None", "<NA>")  # in a frame
+BLANK_WORDS = ("none", "null", "n/a", "<na>")  # in a CSV file, in lower case
 FEW = 8  # validation losses of a run, below which the training loss is taken
-WORDS = frozenset(word for words in SPELLINGS.values() for word in words)
+WORDS = {word: what for what, words in SPELLINGS.items() for word in words}
 EVENTS = "tfevents"
 TRAINER_STATE = "trainer_state.json"
+CHECKPOINT = re.compile(r"checkpoint-(\d+)")  # folders of Hugging Face; each state holds the log so far
 TEXT = (".txt", ".log")
-TABLES = (".csv", ".csv.gz")
+TABLES = (".csv", ".csv.gz", ".tsv")
 # Numbers of the fields, from TensorBoard's event.proto, summary.proto and tensor.proto.
 STEP, SUMMARY = 2, 5
 VALUE = 1
@@ -57,8 +59,10 @@ def read_curves(curves: Any, same_unit: bool = False, rates: Mapping[str, Any] |
     Args:
         curves: a folder (a run for every log in it: CSV, gzipped or not, TensorBoard, trainer_state.json,
             .txt or .log), a mapping from names to files, pandas frames or mappings of columns, one such table
-            alone, a list of files, or curves that were read before. Where there are both, validation losses
-            are read, unless a run has fewer than 8 of them.
+            alone, a list of files, or curves that were read before. Event files in one folder are one run,
+            and so are the checkpoints of one trainer. Runs are named by their files, or the folders of
+            these, with the folders above where names would be the same. Where there are both, validation
+            losses are read, unless a run has fewer than 8 of them.
         same_unit: losses are known to be of one kind and in one unit.
         rates: for logs without rates, by name of the run: a rate for every step from the first, or a function
             of the steps done.
@@ -78,33 +82,78 @@ def read_curves(curves: Any, same_unit: bool = False, rates: Mapping[str, Any] |
 
 
 def _named(curves: Any) -> Iterator[tuple[str, Source]]:
+    """Names and sources; files are named by the shortest ends of their paths that tell them apart."""
+    found = list(_sources(curves))
+    paths = {name.absolute().parts for name, _ in found if isinstance(name, Path)}
+    ends = Counter(parts[-length:] for parts in paths for length in range(1, len(parts) + 1))
+    tables = [name for name, _ in found].count(None)
+    numbers = iter(range(1, tables + 1))
+    for name, source in found:
+        if isinstance(name, Path):
+            parts = name.absolute().parts
+            tails = (parts[-length:] for length in range(1, len(parts) + 1))
+            name = "/".join(next(tail for tail in tails if ends[tail] == 1))
+        elif name is None:
+            name = "run" if tables == 1 else f"run {next(numbers)}"
+        yield name, source
+
+
+def _sources(curves: Any) -> Iterator[tuple[str | Path | None, Source]]:
+    """What names each run (a name, a path, or None for a table alone), and where it is read from."""
     if isinstance(curves, str | PathLike):
-        folder = Path(curves)
-        if not folder.exists():
-            raise SpecificationError(f"curves: there is no file or folder {str(folder)!r}")
-        files = sorted(folder.rglob("*")) if folder.is_dir() else [folder]
-        wanted = [f for f in files if f == folder or _is_log(f)]
-        if not wanted:
-            raise SpecificationError(
-                f"curves: {str(folder)!r} holds neither .csv files nor TensorBoard events, nor other logs"
-            )
-        for file in wanted:
-            # TensorBoard and trainers name a run by its folder.
-            by_folder = EVENTS in file.name or file.name in (TRAINER_STATE, "metrics.csv")
-            yield (file.parent.name if by_folder else Path(file.name.removesuffix(".gz")).stem), file
+        path = Path(curves)
+        if not path.exists():
+            raise SpecificationError(f"curves: there is no file or folder {str(path)!r}")
+        if path.is_dir():
+            yield from _in_folder(path)
+        else:
+            yield _names_run(path), path
     elif isinstance(curves, Curve):
         yield curves.name, curves
     elif hasattr(curves, "columns") or _is_table(curves):
-        yield "run", curves
+        yield None, curves
     elif isinstance(curves, Mapping):
         yield from ((str(name), source) for name, source in curves.items())
     elif isinstance(curves, Sequence):
         for source in curves:
-            yield from _named(source)
+            yield from _sources(source)
     else:
         raise SpecificationError(
             f"curves must be a folder, or map names to files or tables, got {type(curves).__name__}"
         )
+
+
+def _in_folder(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """The same for the runs in a folder, where several files may be of one run."""
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and _is_log(file)]
+    if not files:
+        raise SpecificationError(
+            f"curves: {str(folder)!r} holds neither .csv files nor TensorBoard events, nor other logs"
+        )
+    runs: dict[tuple[Path, str], list[Path]] = {}
+    for file in files:
+        kind = next((kind for kind in (EVENTS, TRAINER_STATE) if kind in file.name), file.name)
+        home = file.parent.parent if kind == TRAINER_STATE and _saved(file) < np.inf else file.parent
+        runs.setdefault((home, kind), []).append(file)
+    for (home, kind), of_run in runs.items():
+        if len(of_run) == 1:
+            yield _names_run(of_run[0]), of_run[0]
+        else:  # the last state of a trainer holds the others
+            yield home, home if kind == EVENTS else max(of_run, key=_saved)
+
+
+def _saved(state: Path) -> float:
+    """The step of the checkpoint that a trainer's state is of; infinite for the one at the end."""
+    checkpoint = CHECKPOINT.fullmatch(state.parent.name)
+    return int(checkpoint[1]) if checkpoint else np.inf
+
+
+def _names_run(file: Path) -> Path:
+    """The folder for TensorBoard and trainers, else the file without what it ends in."""
+    if EVENTS in file.name or file.name in (TRAINER_STATE, "metrics.csv"):
+        return file.parent
+    packed = file.suffix.lower() == ".gz"
+    return (file.with_suffix("") if packed else file).with_suffix("")
 
 
 def _is_table(curves: Any) -> bool:
@@ -115,28 +164,59 @@ def _is_table(curves: Any) -> bool:
 
 
 def _is_log(file: Path) -> bool:
-    if file.suffix in TEXT:  # there are other texts in folders
-        return bool(text_rows(file, WORDS))
-    return file.name.endswith(TABLES) or EVENTS in file.name or file.name == TRAINER_STATE
+    if file.suffix.lower() in TEXT:  # there are other texts in folders
+        return is_text_log(file, WORDS)
+    return file.name.lower().endswith(TABLES) or EVENTS in file.name or file.name == TRAINER_STATE
 
 
 def _read_file(path: Path) -> dict[str, np.ndarray]:
     if EVENTS in path.name:
-        return _read_events(path)
+        return _read_events([path])
     if path.suffix == ".json":
         return read_trainer_state(path)
-    if path.suffix in TEXT:
-        return read_text(path, WORDS)
-    return _read_csv(path)
+    if path.suffix.lower() in TEXT:
+        return _of_numbers(path, *read_text(path, WORDS))
+    table, lines = read_csv(path)
+    return _of_numbers(path, {c: v if _spelt(c, "run") else _gaps(v) for c, v in table.items()}, lines)
+
+
+def _gaps(cells: np.ndarray) -> np.ndarray:
+    """A column of a CSV file, blank where it says that there is nothing.
+
+    ``nan`` is a blank if numbers follow it; a loss that is nan to the end is that of a run that diverged.
+    """
+    words = np.char.lower(np.char.strip(cells))
+    blank, nan = np.isin(words, BLANK_WORDS), words == "nan"
+    numbers = np.flatnonzero(~blank & ~nan & ~_blank(cells))
+    if nan.any() and len(numbers) and np.argmax(nan) < numbers[-1]:
+        blank |= nan
+    return np.where(blank, "", cells)
+
+
+def _of_numbers(path: Path, table: dict[str, np.ndarray], lines: Sequence[int]) -> dict[str, np.ndarray]:
+    """The table of a file, if there are only numbers and blanks in the columns that will be read."""
+    prefixes = {column.strip().rpartition(" - ")[0] for column in table}
+    for what, prefix in product(("step", "rate", *LOSSES, "batch"), prefixes):
+        column = _column(table, what, prefix)
+        for line, cell in zip(lines, () if column is None else column.tolist(), strict=False):
+            try:
+                _number(cell)
+            except ValueError:
+                name = "loss" if what in LOSSES else what
+                raise SpecificationError(
+                    f"{path}: line {line}: {name} must be a plain number such as 1000 or 0.001, got {cell!r}"
+                ) from None
+    return table
 
 
 def read_table(name: str, source: Source) -> dict[str, np.ndarray]:
     """Columns of a file or a table."""
     if isinstance(source, str | PathLike):
         path = Path(source)
-        if not path.is_file():
+        events = sorted(path.glob(f"*{EVENTS}*"))  # of a run that was resumed
+        if not path.is_file() and not events:
             raise SpecificationError(f"curve {name!r}: there is no file {str(path)!r}")
-        table = _read_file(path)
+        table = _read_events(events) if events else _read_file(path)
     elif hasattr(source, "columns") or isinstance(source, Mapping):
         columns = source.columns if hasattr(source, "columns") else source
         table = {str(column): np.asarray(source[column]) for column in columns}
@@ -159,23 +239,6 @@ def _blanks(values: np.ndarray) -> np.ndarray:
     return np.array(["" if str(x) in MISSING else str(x) for x in values.tolist()], dtype=str)
 
 
-def _read_csv(path: Path) -> dict[str, np.ndarray]:
-    try:
-        opened = gzip.open if path.suffix == ".gz" else open
-        with opened(path, "rt", newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row]
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
-        raise SpecificationError(f"{path} cannot be read as CSV: {error}") from error
-    if len(rows) < 2:
-        raise SpecificationError(f"{path} must have a line of column names and lines of numbers")
-    ragged = [i for i, row in enumerate(rows) if len(row) != len(rows[0])]
-    if ragged:
-        raise SpecificationError(
-            f"{path}: line {ragged[0] + 1} must have {len(rows[0])} fields, got {len(rows[ragged[0]])}"
-        )
-    return {column: np.array([row[i] for row in rows[1:]]) for i, column in enumerate(rows[0])}
-
-
 def _parts(name: str, table: Mapping[str, np.ndarray]) -> "Iterator[_Part]":
     """The runs in a table.
 
@@ -190,7 +253,7 @@ def _parts(name: str, table: Mapping[str, np.ndarray]) -> "Iterator[_Part]":
     ends = (column.strip().rpartition(" - ") for column in table)
     prefixes = {prefix for prefix, _, end in ends if any(_spelt(end, kind) for kind in LOSSES)}
     if not prefixes:
-        raise SpecificationError(f"curve {name!r} must have a column loss, got {', '.join(table)}")
+        raise SpecificationError(f"curve {name!r} must have a column loss, got {', '.join(table) or 'none'}")
     for prefix in sorted(prefixes):
         yield _Part(name if prefixes == {prefix} else prefix, table, prefix)
 
@@ -239,13 +302,25 @@ class _Part(NamedTuple):
 def _given(run: str, rates: Any, step: np.ndarray) -> np.ndarray:
     """Rates at the logged steps, from a rate for every step or a function of the steps done."""
     if callable(rates):
-        return np.array([float(rates(s)) for s in step.tolist()])
+        return np.array([_called(run, rates, s) for s in step.tolist()])
     known = as_rates(rates)
     if known is None or np.nanmax(step) > len(known):
         raise SpecificationError(
             f"rates[{run!r}] must be a rate for each of {np.nanmax(step):g} steps, or a function of the step"
         )
     return known[np.maximum(np.nan_to_num(step).astype(int) - 1, 0)]
+
+
+def _called(run: str, rate: Callable[[float], Any], step: float) -> float:
+    if np.isnan(step):  # left blank
+        return np.nan
+    value = rate(step)
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise SpecificationError(
+            f"rates[{run!r}] must return a number, got {value!r} at step {step:g}"
+        ) from None
 
 
 def _increasing(step: np.ndarray, rate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -287,22 +362,26 @@ def _pick(run: str, table: Mapping[str, np.ndarray], what: str, prefix: str) -> 
         if np.iscomplexobj(raw):
             raise TypeError(f"got the complex {raw.tolist()[0]}")
         values = raw.tolist() if raw.dtype.kind in "US" else raw  # plain text: an error shows what was read
-        return np.array([np.nan if str(x).strip() in BLANKS else float(x) for x in values])
-    except (TypeError, ValueError) as error:
+        return np.array([_number(x) for x in values])
+    except (TypeError, ValueError, OverflowError) as error:
         what = "loss" if what in LOSSES else what
         raise SpecificationError(f"curve {run!r}: {what} must be numbers: {error}") from error
+
+
+def _number(cell: Any) -> float:
+    return np.nan if str(cell).strip() in BLANKS else float(cell)
 
 
 # --- TensorBoard ------------------------------------------------------------------------------
 
 
-def _read_events(path: Path) -> dict[str, np.ndarray]:
-    """Columns ``step`` and one for each tag of scalars, at all steps.
+def _read_events(paths: Sequence[Path]) -> dict[str, np.ndarray]:
+    """Columns ``step`` and one for each tag of scalars, at all steps; of later files where several have one.
 
     Losses are blank at steps where they were not logged; anything else holds until it is logged again.
     """
     series: dict[str, dict[int, float]] = {}
-    for record in _records(path):
+    for record in (record for path in paths for record in _records(path)):
         step = 0
         values: list[bytes] = []
         for number, content in _fields(record):
@@ -315,8 +394,9 @@ def _read_events(path: Path) -> dict[str, np.ndarray]:
                 series.setdefault(tag, {})[step] = scalar
     losses = {tag: s for tag, s in series.items() if "loss" in tag.lower()}
     if not losses:
+        files = " and ".join(map(str, paths))
         raise SpecificationError(
-            f"{path} must hold scalars of a loss, got {', '.join(series) or 'no scalars'}"
+            f"{files} must hold scalars of a loss, got {', '.join(series) or 'no scalars'}"
         )
     steps = np.array(sorted({step for one in series.values() for step in one}))
     at_steps = {
