@@ -132,7 +132,7 @@ def test_batch_sizes_are_part_of_the_noise():
         ([curve("constant", seed=i, steps=s) for i, s in enumerate((4000, 4000))], "different names"),
         (
             [curve("constant"), replace(curve("drop"), loss=curve("drop").loss / np.log(2))],
-            "one unit, but 'constant' has .* at step 20 .*bits are nats × 1.44.*same_unit=True",
+            "one unit, but 'constant' has .* at step 50 .*bits are nats × 1.44.*same_unit=True",
         ),
         (
             [curve("constant"), replace(curve("constant", seed=1), name="again")],

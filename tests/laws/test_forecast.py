@@ -18,7 +18,7 @@ from tests.laws.test_prior import cut
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 from optlearn.laws import Curve, Forecaster, LawWarning, fit, forecast, promising
-from optlearn.laws._forecast import _Ahead, _plan
+from optlearn.laws._forecast import _Ahead, planned_rates
 from optlearn.laws._law import NAMES, Course, loss_after
 
 pytestmark = pytest.mark.filterwarnings("ignore::optlearn.laws.LawWarning")
@@ -128,13 +128,13 @@ def test_a_plan_of_another_run_is_told(fitted):
     run, plan = cut(curve("constant"), STEPS // 2), rates("wsd")
     with warnings.catch_warnings():
         warnings.simplefilter("error", LawWarning)
-        planned = _plan(plan, STEPS, run)
+        planned = planned_rates(plan, STEPS, run)
     in_steps = Schedule.piecewise(np.arange(STEPS + 1.0), {"learning_rate": plan})
-    np.testing.assert_array_equal(_plan(in_steps, STEPS, run), planned)
+    np.testing.assert_array_equal(planned_rates(in_steps, STEPS, run), planned)
     with pytest.raises(
         SpecificationError, match=r"plan must be 5000 rates .* or a schedule of them in steps"
     ):
-        _plan(in_steps, STEPS + 1000, run)
+        planned_rates(in_steps, STEPS + 1000, run)
     with pytest.warns(LawWarning) as told:
         forecast(run, STEPS, prior=fitted, plan=np.full(STEPS, 5 * PEAK), draws=4)
     said = " ".join(str(each.message) for each in told)
@@ -411,6 +411,25 @@ def test_a_run_of_a_few_points(fitted):
     assert len(found.fit.data.losses[0]) == 7
     assert np.isfinite([final for finals in found.finals.values() for final in finals]).all()
     assert found.finals["constant"].low < true_loss(rates("constant"))[-1] < found.finals["constant"].high
+
+
+@pytest.mark.parametrize("known", [320, 400, 600])
+def test_few_losses_and_no_prior(known):
+    """Too few to check the law with: intervals are wide, and say why. Of seven, there is no forecast."""
+    run = cut(curve("constant"), known)
+    if known == 320:
+        with pytest.raises(
+            SpecificationError, match=r"at least 8 losses from step 20\d? on, or a prior, got 7"
+        ):
+            forecast(run, STEPS)
+        return
+    few = forecast(run, STEPS)
+    assert any("fewer than 6 losses that count" in doubt for doubt in few.doubts) == (known == 400)
+    truth = true_loss(rates("constant"))[-1]
+    final = few.finals["constant"]
+    assert final.low < truth < final.high
+    if known == 400:
+        assert final.high - final.low > 2 * 1.96 * 0.02 * np.log2(STEPS / known) * final.loss
 
 
 def stand_in(monkeypatch, adapter, **names):

@@ -22,7 +22,7 @@ from optlearn.practice.shapes import fall
 SHARES = np.geomspace(0.02, 1.0, 28)
 PIECES = 120  # intervals of what is left, shorter and shorter towards the end, where decays happen
 LATE = 0.9  # of the run so far: losses after that are compared with what half of the run says of them
-FEWEST = 8  # losses that count, below which there is nothing to tell from
+FEWEST = 8  # losses that count, below which a run without a prior says nothing
 HALF_POINTS = 6  # losses in half of a run, below which it says nothing
 # From that share of the loss on, by which half of a run would have missed its present, a warning is due. Runs
 # of language models have .7 % at most, those of the law itself 1.6 (one of 60 has 3.4); where a loss stands
@@ -191,7 +191,7 @@ def forecast(
             "steps", steps, f"must be at most {most}: {done} of them are known, and less than "
             f"{100 * EARLIEST:g} % says next to nothing"
         )  # fmt: skip
-    planned = _plan(plan, steps, run)
+    planned = planned_rates(plan, steps, run)
     if planned is None and run.known[1][-1] == 0:
         allowed = "must end at a rate above 0, which can decay; leave out its end, or say plan=…"
         check.fail("curve", 0, allowed)
@@ -208,8 +208,8 @@ def forecast(
 
     law = law_of(run, 3)
     counted = int(run.from_step(law.data.first).sum())
-    if counted < FEWEST:
-        allowed = f"must have at least {FEWEST} losses from step {law.data.first:g} on"
+    if alone and counted < FEWEST:
+        allowed = f"must have at least {FEWEST} losses from step {law.data.first:g} on, or a prior"
         check.fail("curve", counted, allowed)
     members = law.sized(law.draws(draws, seed), None)
     missed = _missed_before(law, run, lambda half: law_of(half, 1))
@@ -312,7 +312,7 @@ def _means(rates: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return np.diff(whole) / np.diff(edges)
 
 
-def _plan(plan: Any, steps: int, run: Curve) -> np.ndarray | None:
+def planned_rates(plan: Any, steps: int, run: Curve) -> np.ndarray | None:
     """(left,) rates of the steps that are left; a warning, if those before are not the ones of the run."""
     if plan is None:
         return None

@@ -12,7 +12,7 @@ from optlearn._errors import SpecificationError
 from optlearn._signatures import checked
 from optlearn.laws._curves import BITS, Curve, best_and_last, check_steps, real
 from optlearn.laws._mixture_law import MixtureRun
-from optlearn.laws._readers import BLANKS, FEW, SPELLINGS, _column, _named, _pick, read_table
+from optlearn.laws._readers import BLANKS, FEW, SPELLINGS, _column, _pick, named_sources, read_table
 
 SUM = 5e-3  # by how much logged shares, which are rounded, may miss 1
 # Columns such as share_python, val/loss_python or train_loss_python; not the extremes that Weights & Biases
@@ -261,7 +261,7 @@ def _runs(curves: Any) -> Iterator[tuple[str, Any]]:
         for source in curves:
             yield from _runs(source)
     else:
-        for name, source in _named(curves):
+        for name, source in named_sources(curves):
             if isinstance(source, MixtureCurve | Curve):
                 yield source.name, source
             else:

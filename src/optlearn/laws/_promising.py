@@ -12,8 +12,8 @@ from optlearn._errors import SpecificationError, warn
 from optlearn._signatures import checked
 from optlearn.laws._curves import Curve, LawWarning
 from optlearn.laws._fit import as_fits
-from optlearn.laws._forecast import Final, _plan, forecast
-from optlearn.laws._readers import _named, _parts, read_curves, read_table
+from optlearn.laws._forecast import Final, forecast, planned_rates
+from optlearn.laws._readers import named_sources, read_curves, read_table, runs_of
 
 DRAWN = 4000  # final losses of each run, from which it is counted how often it is best
 
@@ -66,7 +66,7 @@ def promising(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LawWarning)  # the forecast says it again
         for run in read:
-            _plan(plans.get(run.name), steps, run)
+            planned_rates(plans.get(run.name), steps, run)
     level, finals, fits = 0.95, {}, as_fits(prior, warmup=warmup, same_unit=same_unit, seed=seed)
     for run in read:
         plan, last = plans.get(run.name), float(run.loss[-1])
@@ -122,11 +122,11 @@ def _read(
 
 def _each(runs: Any) -> Iterator[tuple[str, Any]]:
     """Names and runs, of which a file may hold several."""
-    for name, source in _named(runs):
+    for name, source in named_sources(runs):
         if isinstance(source, Curve):
             yield source.name, source
             continue
-        for part in _parts(name, read_table(name, source)):
+        for part in runs_of(name, read_table(name, source)):
             own = f"{part.prefix} - "
             columns = [c for c in part.table if " - " not in c or c.strip().startswith(own)]
             yield part.run, {column: part.table[column] for column in columns}

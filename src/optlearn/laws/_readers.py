@@ -1,12 +1,6 @@
-"""Loss curves from files and tables: CSV, pandas, TensorBoard, exports of Weights & Biases, logs of trainers.
-
-TensorBoard's event files are read without TensorFlow. Such a file is a sequence of records (length, checksum,
-data, checksum); the data are protocol-buffer messages ``Event``, of which only the step and scalar summaries
-are read, old (``simple_value``) and new (``tensor``).
-"""
+"""Loss curves from files and tables: CSV, pandas, TensorBoard, Weights & Biases, logs of trainers."""
 
 import re
-import struct
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
@@ -18,6 +12,7 @@ import numpy as np
 
 from optlearn._errors import SpecificationError
 from optlearn.laws._curves import Curve, as_rates, check_together
+from optlearn.laws._event_files import read_events
 from optlearn.laws._log_files import is_text_log, read_csv, read_text, read_trainer_state
 
 # Spellings of the columns, in lower case and without a run's name or a folder in front; the first that is
@@ -43,13 +38,6 @@ TRAINER_STATE = "trainer_state.json"
 CHECKPOINT = re.compile(r"checkpoint-(\d+)")  # folders of Hugging Face; each state holds the log so far
 TEXT = (".txt", ".log")
 TABLES = (".csv", ".csv.gz", ".tsv")
-# Numbers of the fields, from TensorBoard's event.proto, summary.proto and tensor.proto.
-STEP, SUMMARY = 2, 5
-VALUE = 1
-TAG, SIMPLE_VALUE, TENSOR = 1, 2, 8
-DTYPE, CONTENT, FLOATS, DOUBLES = 1, 4, 5, 6
-FLOAT, DOUBLE = 1, 2
-
 Source = Any  # a path, a pandas frame, or a mapping from columns to numbers
 
 
@@ -68,8 +56,8 @@ def read_curves(curves: Any, same_unit: bool = False, rates: Mapping[str, Any] |
             of the steps done.
     """
     parts: list[Curve | _Part] = []
-    for name, source in _named(curves):
-        parts += [source] if isinstance(source, Curve) else _parts(name, read_table(name, source))
+    for name, source in named_sources(curves):
+        parts += [source] if isinstance(source, Curve) else runs_of(name, read_table(name, source))
     tables = [part for part in parts if isinstance(part, _Part)]
     # Losses of one kind for all runs.
     often = all(part.logged("validation") >= FEW for part in tables)
@@ -81,7 +69,7 @@ def read_curves(curves: Any, same_unit: bool = False, rates: Mapping[str, Any] |
     return read
 
 
-def _named(curves: Any) -> Iterator[tuple[str, Source]]:
+def named_sources(curves: Any) -> Iterator[tuple[str, Source]]:
     """Names and sources; files are named by the shortest ends of their paths that tell them apart."""
     found = list(_sources(curves))
     paths = {name.absolute().parts for name, _ in found if isinstance(name, Path)}
@@ -171,7 +159,7 @@ def _is_log(file: Path) -> bool:
 
 def _read_file(path: Path) -> dict[str, np.ndarray]:
     if EVENTS in path.name:
-        return _read_events([path])
+        return read_events([path])
     if path.suffix == ".json":
         return read_trainer_state(path)
     if path.suffix.lower() in TEXT:
@@ -216,7 +204,7 @@ def read_table(name: str, source: Source) -> dict[str, np.ndarray]:
         events = sorted(path.glob(f"*{EVENTS}*"))  # of a run that was resumed
         if not path.is_file() and not events:
             raise SpecificationError(f"curve {name!r}: there is no file {str(path)!r}")
-        table = _read_events(events) if events else _read_file(path)
+        table = read_events(events) if events else _read_file(path)
     elif hasattr(source, "columns") or isinstance(source, Mapping):
         columns = source.columns if hasattr(source, "columns") else source
         table = {str(column): np.asarray(source[column]) for column in columns}
@@ -239,7 +227,7 @@ def _blanks(values: np.ndarray) -> np.ndarray:
     return np.array(["" if str(x) in MISSING else str(x) for x in values.tolist()], dtype=str)
 
 
-def _parts(name: str, table: Mapping[str, np.ndarray]) -> "Iterator[_Part]":
+def runs_of(name: str, table: Mapping[str, np.ndarray]) -> "Iterator[_Part]":
     """The runs in a table.
 
     One; one for each value of a column run; or one for each column RUN - loss (Weights & Biases).
@@ -248,7 +236,7 @@ def _parts(name: str, table: Mapping[str, np.ndarray]) -> "Iterator[_Part]":
     if of_run is not None:
         for run in dict.fromkeys(of_run.tolist()):
             rows = of_run == run
-            yield from _parts(str(run), {c: v[rows] for c, v in table.items() if v is not of_run})
+            yield from runs_of(str(run), {c: v[rows] for c, v in table.items() if v is not of_run})
         return
     ends = (column.strip().rpartition(" - ") for column in table)
     prefixes = {prefix for prefix, _, end in ends if any(_spelt(end, kind) for kind in LOSSES)}
@@ -370,110 +358,3 @@ def _pick(run: str, table: Mapping[str, np.ndarray], what: str, prefix: str) -> 
 
 def _number(cell: Any) -> float:
     return np.nan if str(cell).strip() in BLANKS else float(cell)
-
-
-# --- TensorBoard ------------------------------------------------------------------------------
-
-
-def _read_events(paths: Sequence[Path]) -> dict[str, np.ndarray]:
-    """Columns ``step`` and one for each tag of scalars, at all steps; of later files where several have one.
-
-    Losses are blank at steps where they were not logged; anything else holds until it is logged again.
-    """
-    series: dict[str, dict[int, float]] = {}
-    for record in (record for path in paths for record in _records(path)):
-        step = 0
-        values: list[bytes] = []
-        for number, content in _fields(record):
-            if number == STEP and isinstance(content, int):
-                step = content
-            elif number == SUMMARY and isinstance(content, bytes):
-                values += [v for n, v in _fields(content) if n == VALUE and isinstance(v, bytes)]
-        for tag, scalar in map(_scalar, values):
-            if tag and scalar is not None:
-                series.setdefault(tag, {})[step] = scalar
-    losses = {tag: s for tag, s in series.items() if "loss" in tag.lower()}
-    if not losses:
-        files = " and ".join(map(str, paths))
-        raise SpecificationError(
-            f"{files} must hold scalars of a loss, got {', '.join(series) or 'no scalars'}"
-        )
-    steps = np.array(sorted({step for one in series.values() for step in one}))
-    at_steps = {
-        tag: np.array([repr(one[s]) if s in one else "" for s in steps.tolist()])
-        for tag, one in losses.items()
-    }
-    return {"step": steps, **{tag: _held(s, steps) for tag, s in series.items()}, **at_steps}
-
-
-def _held(series: dict[int, float], steps: np.ndarray) -> np.ndarray:
-    logged = np.array(sorted(series))
-    index = np.searchsorted(logged, steps, side="right") - 1
-    values = np.array([series[step] for step in logged.tolist()])
-    return np.where(index >= 0, values[np.maximum(index, 0)], np.nan)
-
-
-def _records(path: Path) -> Iterator[bytes]:
-    data, at = path.read_bytes(), 0
-    while at + 12 <= len(data):
-        (length,) = struct.unpack_from("<Q", data, at)
-        end = at + 12 + length
-        if end + 4 > len(data):  # a run that was killed leaves half a record at the end
-            return
-        yield data[at + 12 : end]
-        at = end + 4
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and content of each field: whole numbers, or bytes (of fixed-size numbers too)."""
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        kind = key & 7
-        if kind == 0:
-            content, at = _varint(message, at)
-            yield key >> 3, content
-            continue
-        if kind == 2:
-            length, at = _varint(message, at)
-        elif kind in (1, 5):
-            length = 8 if kind == 1 else 4
-        else:
-            raise SpecificationError(f"not a TensorBoard event file: field of kind {kind}")
-        yield key >> 3, message[at : at + length]
-        at += length
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < len(message):
-        byte = message[at]
-        value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
-        if byte < 128:
-            return value, at
-    raise SpecificationError("not a TensorBoard event file: a number is cut off")
-
-
-def _scalar(value: bytes) -> tuple[str, float | None]:
-    tag, number = "", None
-    for field, content in _fields(value):
-        if field == TAG and isinstance(content, bytes):
-            tag = content.decode("utf-8", "replace")
-        elif field == SIMPLE_VALUE and isinstance(content, bytes):
-            (number,) = struct.unpack("<f", content)
-        elif field == TENSOR and isinstance(content, bytes):
-            number = _from_tensor(content)
-    return tag, number
-
-
-def _from_tensor(tensor: bytes) -> float | None:
-    kind, raw = FLOAT, b""
-    for field, content in _fields(tensor):
-        if field == DTYPE and isinstance(content, int):
-            kind = content
-        elif field in (CONTENT, FLOATS, DOUBLES) and isinstance(content, bytes):
-            raw = content
-    form = {FLOAT: "<f", DOUBLE: "<d"}.get(kind)
-    if form is None or len(raw) != struct.calcsize(form):  # text, images or arrays
-        return None
-    return float(struct.unpack(form, raw)[0])
