@@ -168,7 +168,9 @@ class Curve:
         step, first = self.known[0], at[0]
         unlogged = min(step[0], first)
         rise = np.linspace(0.0, min(warmup, unlogged) or unlogged, WARMUP_PIECES + 1)
-        before = np.unique(np.concatenate([rise, [unlogged], step[step < first], [first]]))
+        early = step[step < first]  # no losses count there, and rates are averaged in between
+        early = early[:: max(-(-len(early) // MOST_POINTS), 1)]
+        before = np.unique(np.concatenate([rise, [unlogged], early, [first]]))
         pieces = 1 if self.between is None else PIECES
         fine = np.interp(np.arange((len(at) - 1) * pieces + 1) / pieces, np.arange(len(at)), at)
         return np.append(before if first > 0 else np.zeros(2), fine[1:])

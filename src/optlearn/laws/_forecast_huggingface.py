@@ -28,7 +28,7 @@ class HuggingFaceForecast(TrainerCallback, ExportableState):
     ) -> None:
         """Take in the training loss."""
         if logs and "loss" in logs and "learning_rate" in logs:
-            self.forecaster.log(state.global_step, float(logs["learning_rate"]), float(logs["loss"]))
+            self.forecaster.log(state.global_step, logs["learning_rate"], logs["loss"])
 
     @override
     def on_step_begin(

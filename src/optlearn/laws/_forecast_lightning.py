@@ -1,18 +1,16 @@
 """Forecasts in Lightning."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typing_extensions import override
 
 from optlearn._errors import missing_extra
+from optlearn.laws._forecaster import Forecaster, leading
 
 try:
     import lightning.pytorch as lightning
 except ModuleNotFoundError as error:
     raise missing_extra("lightning", "Forecaster.to_lightning") from error
-
-if TYPE_CHECKING:
-    from optlearn.laws._forecaster import Forecaster
 
 
 class LightningForecast(lightning.Callback):
@@ -21,7 +19,7 @@ class LightningForecast(lightning.Callback):
     The rates are set before the optimiser's step, so that a scheduler of the module's own may go on.
     """
 
-    def __init__(self, forecaster: "Forecaster", loss: str) -> None:
+    def __init__(self, forecaster: Forecaster, loss: str) -> None:
         self.forecaster, self.loss = forecaster, loss
 
     @override
@@ -36,8 +34,8 @@ class LightningForecast(lightning.Callback):
         """Take in the metric, once for each optimiser step."""
         value = trainer.callback_metrics.get(self.loss)
         if value is not None and trainer.global_step:
-            rate = float(trainer.optimizers[0].param_groups[0]["lr"])
-            self.forecaster.log(trainer.global_step, rate, float(value))
+            rate = leading([group["lr"] for group in trainer.optimizers[0].param_groups])
+            self.forecaster.log(trainer.global_step, rate, value)
 
     @override
     def state_dict(self) -> dict[str, Any]:

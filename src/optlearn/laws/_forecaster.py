@@ -148,7 +148,7 @@ class Forecaster:
         """
         found = self.log(
             self._done + 1 if step is None else step,
-            _leading([group["lr"] for group in optimizer.param_groups]),
+            leading([group["lr"] for group in optimizer.param_groups]),
             loss,
         )
         self.set_rates(optimizer, self._done)
@@ -162,7 +162,7 @@ class Forecaster:
         if self._given is None:
             self._given = [float(group["lr"]) for group in groups]
         for group, given in zip(groups, self._given, strict=True):
-            group["lr"] = self.rate(step, given) * given / (_leading(self._given) or 1.0)
+            group["lr"] = self.rate(step, given) * given / (leading(self._given) or 1.0)
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed training needs, in plain numbers."""
@@ -221,7 +221,7 @@ def _number(value: Any) -> float:
         return float("nan")
 
 
-def _leading(rates: Sequence[float]) -> float:
+def leading(rates: Sequence[float]) -> float:
     """The first rate above 0, since groups before it are frozen; 0 if all are."""
     return next((float(rate) for rate in rates if rate > 0), 0.0)
 
