@@ -3,9 +3,10 @@
 Run: python examples/forecast.py        (a few seconds on a CPU)
 
 Least squares with a power-law spectrum by SGD: three short runs of a small one as a prior, one run of a large
-one under a constant rate, which is stopped after 40 % and forecast. Then the decay that the forecast planned
-is trained beside eight others. The mean loss of every step is known exactly, so that there is something to
-compare with.
+one under a constant rate, which is forecast after 40 %: alone, and with a branch of it whose rate falls to 0
+over the last 10 % of the steps done, which shows what a decay gains. The decays that both planned are then
+trained beside eight others. The mean loss of every step is known exactly, so that there is something to compare
+with.
 """
 
 import argparse
@@ -62,22 +63,28 @@ def main():
 
     done = int(0.4 * steps)
     run = log(large, np.full(done, PEAK))
-    found = ol.laws.forecast({"run": run}, steps, prior=prior, warmup=0)
-    print(found.summary())
+    branch = log(large, decay(done, 0.1 * done))
+    forecasts = {
+        name: ol.laws.forecast({"run": run}, steps, prior=prior, pilots=pilots, warmup=0)
+        for name, pilots in (("alone", None), ("with a branch", {"branch": branch}))
+    }
+    for name, forecast in forecasts.items():
+        print(f"{name}: {forecast.summary()}")
 
     trained = {
         share: large(decay(steps, share * steps))[-1] for share in (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
     }
-    planned = large(decay(steps, found.decay.length))[-1]
     best = min(trained.values())
     for share, loss in trained.items():
         print(f"decay over {share:4.0%}: {loss:.5f} ({100 * (loss / best - 1):+.2f} %)")
-    loss, low, high = found.finals["wsd"]
-    share, above = found.decay.length / steps, 100 * (planned / best - 1)
-    print(
-        f"planned, over {share:.0%}: {planned:.5f} ({above:+.2f} %); "
-        f"forecast {loss:.5f} ({low:.5f} to {high:.5f})"
-    )
+    for name, forecast in forecasts.items():
+        planned = large(decay(steps, forecast.decay.length))[-1]
+        loss, low, high = forecast.finals["wsd"]
+        share, above = forecast.decay.length / steps, 100 * (planned / best - 1)
+        print(
+            f"planned {name}, over {share:.0%}: {planned:.5f} ({above:+.2f} %); "
+            f"forecast {loss:.5f} ({low:.5f} to {high:.5f})"
+        )
 
 
 if __name__ == "__main__":
