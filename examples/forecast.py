@@ -5,7 +5,7 @@ Run: python examples/forecast.py        (a few seconds on a CPU)
 Least squares with a power-law spectrum by SGD: three short runs of a small one as a prior, one run of a large
 one under a constant rate, which is forecast after 40 %: alone, and with a branch of it whose rate falls to 0
 over the last 10 % of the steps done, which shows what a decay gains. The decays that both planned are then
-trained beside eight others. The mean loss of every step is known exactly, so that there is something to compare
+trained beside eight others. The mean loss of every step is known exactly, so there is something to compare
 with.
 """
 
