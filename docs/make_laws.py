@@ -48,6 +48,8 @@ def main() -> None:
         priors(sizes)
         families.append(Family("Llama 25M", sizes["25M"], sizes["100M"], WARMUP))
         families.append(Family("Llama 100M", sizes["100M"], sizes["25M"], WARMUP))
+        alone = [Family(f"Llama {size}, no prior", runs, {}, WARMUP) for size, runs in sizes.items()]
+        coverage(alone)
         parts += [*of_language("25M", "100M", sizes), *of_language("100M", "25M", sizes)]
     if given.supercollapse:
         transformers, networks = (widths(given.supercollapse / f"{n}_schedules.pkl") for n in ("c5m", "mlp"))
@@ -389,7 +391,7 @@ def unseen(parts: Sequence[Part]) -> None:
 
 
 class Family(NamedTuple):
-    """Runs to be forecast, and those of another size, which are their prior."""
+    """Runs to be forecast, and those of another size, if any, which are their prior."""
 
     name: str
     runs: Mapping[str, Curve]
@@ -402,7 +404,8 @@ def coverage(families: Sequence[Family]) -> None:
     print("\nforecasts after 20, 40 and 60 % of a run: how often intervals of 95 % hold the final loss")
     every: list[bool] = []
     for family in families:
-        prior = ol.laws.fit(list(family.prior.values()), warmup=family.warmup, same_unit=True)
+        others = list(family.prior.values())
+        prior = ol.laws.fit(others, warmup=family.warmup, same_unit=True) if others else None
         held: list[bool] = []
         errors: dict[float, list[float]] = {cut: [] for cut in CUTS}
         widths: list[float] = []
@@ -412,7 +415,12 @@ def coverage(families: Sequence[Family]) -> None:
                 known = run.until(cut * run.steps)
                 if len(known.step) < 12:
                     continue
-                found = ol.laws.forecast(known, int(run.steps), prior=prior, plan=rates, warmup=family.warmup)
+                try:
+                    found = ol.laws.forecast(
+                        known, int(run.steps), prior=prior, plan=rates, warmup=family.warmup
+                    )
+                except ol.SpecificationError:  # without a prior, too few losses
+                    continue
                 loss, low, high = found.finals["planned"]
                 held.append(low <= run.loss[-1] <= high)
                 errors[cut].append(abs(loss / run.loss[-1] - 1))
@@ -420,7 +428,7 @@ def coverage(families: Sequence[Family]) -> None:
         every += held
         means = ", ".join(f"{np.mean(e):.2%}" for e in errors.values())
         held_by = f"{sum(held)} of {len(held)} ({np.mean(held):.0%})"
-        print(f"  {family.name:18} {held_by}; mean error {means}; mean half width {np.mean(widths):.2%}")
+        print(f"  {family.name:20} {held_by}; mean error {means}; mean half width {np.mean(widths):.2%}")
     print(f"  all: {sum(every)} of {len(every)} ({np.mean(every):.0%})")
 
 

@@ -22,6 +22,7 @@ from optlearn.practice.shapes import fall
 SHARES = np.geomspace(0.02, 1.0, 28)
 PIECES = 120  # intervals of what is left, shorter and shorter towards the end, where decays happen
 LATE = 0.9  # of the run so far: losses after that are compared with what half of the run says of them
+GAIN = 0.1  # of what a decay gains, in the logarithm of the loss: how far the law may be off with it
 FEWEST = 8  # losses that count, below which a run without a prior says nothing
 HALF_POINTS = 6  # losses in half of a run, below which it says nothing
 # From that share of the loss on, by which half of a run would have missed its present, a warning is due. Runs
@@ -287,6 +288,7 @@ class _Ahead:
             highest = plan.max(keepdims=True) / self.law.data.scale.peak
             self.law.warn_beyond((np.zeros(1), highest, np.ones(1)))
         finals = self.losses(list(schedules.values())).T
+        gains = np.log(finals[:, 0] / finals[0, 0])  # over the constant rate, by the best parameters
         late, early = np.quantile(lengths, [(1 - level) / 2, (1 + level) / 2])
         return Forecast(
             fit=self.law,
@@ -294,8 +296,8 @@ class _Ahead:
             steps=self.steps,
             level=level,
             finals={
-                name: _final(self.law, each, level, self.missed)
-                for name, each in zip(schedules, finals, strict=True)
+                name: _final(self.law, each, level, float(np.hypot(self.missed, GAIN * gain)))
+                for name, each, gain in zip(schedules, finals, gains, strict=True)
             },
             now=_final(self.law, self.now, level),
             decay=Decay(
