@@ -1,13 +1,13 @@
-"""What an exponential average of the weights is worth, by a law that was fitted to the weights themselves.
+"""The loss of an exponential average of the weights, by a law that was fitted to the weights themselves.
 
 The noise of SGD is in modes, each of them a direction in which weights scatter: v is the mean square of the
-scatter, which forgets at a rate ρ, so that the scatter itself forgets at ρ/2. An average w̄ ← w̄ + (w − w̄)/m
-follows it, and has no parameters of its own::
+scatter, which decays at a rate ρ, so that the scatter itself decays at ρ/2. An average w̄ ← w̄ + (w − w̄)/m
+follows it without parameters of its own::
 
     dc/dt = −(ρ/2 + γ) c + γ v        c = mean of w̄ w along a mode, γ = 1/m
     dv̄/dt = 2γ (c − v̄)                v̄ = mean of w̄²: v γ / (γ + ρ/2) under a constant rate
 
-Progress is made by weights that the average follows with a delay: S̄ is an average of S.
+The average follows the progress of the weights with a delay: S̄ is an average of S.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ from optlearn.laws._law import (
     relaxation_rates,
 )
 
-# Parts of a memory in which weights count as constant, where that is more than a step.
+# Weights count as constant over this fraction of the memory, if that is more than a step.
 PARTS = 100
 
 

@@ -37,21 +37,21 @@ CANDIDATES = (
     ("power", 2.0), ("power", 0.5),
 )  # fmt: skip
 PEAKS, ENDS = (1.0, 0.5, 0.25), (0.0, 0.1, 0.3)
-# Runs that are worse than the best by more than this share of the loss tell of another region, where the law
-# may be another.
+# Runs that are worse than the best by more than this share of the loss explore another region, where the law
+# may differ.
 NEAR = 0.02
 # Powers of the rate have no slope at 0, and a rate of exactly 0 trains nothing.
 LOWEST = 1e-3
 
 
-# Batches, and what a step of each takes of the training time, in units of the usual batch and of its step.
+# Batch sizes and the training time of a step at each, in units of the usual batch and of its step.
 Price = tuple[np.ndarray, np.ndarray]
 BY_STEPS: Price = (np.array([1.0, 2.0]), np.array([1.0, 1.0]))
 BY_TOKENS: Price = (np.array([1.0, 2.0]), np.array([1.0, 2.0]))
 
 
 def price_of(batch: Array, batches: Array, prices: Array, xp: Any) -> Array:
-    """What a step of a batch takes: linear between the known ones, and beyond the first and last two."""
+    """Training time of a step: linear between the known batches, and extrapolated from the outer pairs."""
     slopes = (prices[1:] - prices[:-1]) / (batches[1:] - batches[:-1])
     bends = slopes[1:] - slopes[:-1]
     beyond = xp.maximum(xp.asarray(batch)[..., None] - batches[1:-1], 0.0)
@@ -68,9 +68,9 @@ class LossLaw(System):
     Attributes:
         numbers: (15,) parameters of the law.
         rates, shares: (NODES,) of the modes.
-        batches, prices: (n,) what a step of these batches takes of the training time, linear in between; by
-            default, and of any other batch, 1.
-        falling: the rate never rises: what counts is the lowest so far.
+        batches, prices: (n,) batches and the training time of a step at each, linear in between; by default 1
+            at any batch.
+        falling: the rate never rises: the lowest so far is used.
     """
 
     numbers: Array
@@ -88,7 +88,7 @@ class LossLaw(System):
 
     @classmethod
     def ensemble(cls, members: np.ndarray, price: Price = BY_STEPS, falling: bool = False) -> Ensemble:
-        """Members (M, 15) that see the same schedule; what counts is their mean loss."""
+        """Members (M, 15) that see the same schedule; their mean loss is minimised."""
         return Ensemble.of([cls.of(numbers, price, falling) for numbers in members])
 
     @property
@@ -150,22 +150,22 @@ def law_problem(
     Args:
         fit: the fitted law.
         steps: of the whole training, warm-up included (default: the longest run's). Where tokens or seconds
-            are what is given, they are those of so many steps of the usual batch, ``fit.batch``.
+            are given instead, they are those of this many steps of the usual batch, ``fit.batch``.
         bounds: lowest and highest rate after the warm-up (default: 0 and the peak). The lowest is at least a
             thousandth of the highest.
-        robust: minimise the mean over an ensemble of plausible parameters (a number: of so many members),
-            rather than the loss by the best ones, whose errors an optimum would make use of.
+        robust: minimise the mean over an ensemble of plausible parameters (a number: of this many members),
+            rather than the loss at the best ones, whose errors an optimum would exploit.
         history: (done,) rates of the steps that are already done, or a schedule of them, in steps (default:
-            the fit's linear warm-up, to the upper bound, with the lowest batch). With the rates of a running
-            training, the rest of it is planned anew.
+            the fit's linear warm-up, to the upper bound, with the lowest batch). The rates of a run in
+            progress make this a new plan for the rest of it.
         grain: steps for which the rate is constant (default: a hundredth of those that are left), about as
-            many of the usual batch where tokens or seconds are what is given.
+            many of the usual batch where tokens or seconds are given.
         falling: the rate must not rise again.
         batch: lowest and highest batch size, to control it too; the curves must have been of several.
         switches: how often the batch may change; it is then the lowest times a power of two.
-        tokens: tokens are what is given: larger batches then leave fewer steps.
-        seconds: time is what is given: seconds of a step, by batch size.
-        mean_batch: what the batch size must be on average, if it is controlled by steps.
+        tokens: the number of tokens is given: larger batches then leave fewer steps.
+        seconds: the training time is given: seconds per step, by batch size.
+        mean_batch: the mean batch size, at most, if the batch is controlled and steps are given.
         seed: of the ensemble.
     """
     check = Arguments("problem")
@@ -241,7 +241,7 @@ def _batch_control(fit: "LawFit", batch: tuple[float, float], switches: int | No
 def _price(
     fit: "LawFit", batch: tuple[float, float] | None, tokens: bool, seconds: Mapping[float, float] | None
 ) -> Price:
-    """What is given: steps, tokens or seconds."""
+    """The price of a step: by steps, tokens or seconds."""
     check = Arguments("problem")
     if tokens and seconds is not None:
         check.fail("seconds", seconds, "must be left out where tokens are what is given")
@@ -264,7 +264,7 @@ def true_schedule(fit: "LawFit", solution: Solution | Schedule, history: Any = N
     Args:
         fit: the fitted law.
         solution: the solution, or a schedule in units of the fit, by steps.
-        history: the argument that the problem was made with; it becomes the schedule's beginning.
+        history: the argument that the problem was made with; the schedule begins with it.
     """
     scale = fit.data.scale
     schedule = solution.schedule if isinstance(solution, Solution) else solution
@@ -298,7 +298,7 @@ def true_schedule(fit: "LawFit", solution: Solution | Schedule, history: Any = N
 def _steps_and_bounds(
     fit: "LawFit", steps: int | None, bounds: tuple[float, float] | None
 ) -> tuple[int, float, float]:
-    """Steps, lowest and highest rate of a training: those of the curves, unless they are given."""
+    """Steps, lowest and highest rate of a training run; by default those of the curves."""
     total = int(fit.data.scale.steps) if steps is None else int(steps)
     if total < 1:
         raise SpecificationError(f"steps must be at least 1, got {total}")
@@ -322,9 +322,9 @@ def _past(fit: "LawFit", high: float, history: Any, first_batch: float | None) -
 
     Args:
         fit: the fitted law.
-        high: rate that the default, a linear warm-up, leads to.
+        high: rate at the end of the default, a linear warm-up.
         history: rates, or a schedule in steps.
-        first_batch: their batch, in units of the usual one, if nothing else is said; None is that.
+        first_batch: batch of these steps, in units of the usual one, unless the history sets it; None: 1.
     """
     if isinstance(history, Schedule):
         lengths, rates, batches = fit.data.planned(history)
@@ -333,11 +333,11 @@ def _past(fit: "LawFit", high: float, history: Any, first_batch: float | None) -
         return np.full(len(rates), 1 / fit.data.scale.steps), rates, batches
     rates = high * (np.arange(fit.warmup) + 0.5) / max(fit.warmup, 1)
     if history is not None:
-        given = as_rates(history)
-        if given is None:
+        past_rates = as_rates(history)
+        if past_rates is None:
             allowed = "must be a rate of at least 0 for each step done, or a schedule in steps"
             Arguments("problem").fail("history", history, allowed)
-        rates = given
+        rates = past_rates
     lengths, rates, batches = fit.data.stepwise(rates)
     return lengths, rates, batches * (first_batch or 1.0)
 
@@ -368,11 +368,11 @@ def next_pilot(
     seed: int = 0,
     **options: Any,
 ) -> Schedule:
-    """The schedule to run next, so that the best one becomes best known.
+    """The most informative schedule to run next, in the search for the best one.
 
-    Plausible parameters disagree on how good each schedule is in comparison with the others, and so on which
-    is best. Of common shapes with several peaks and ends, the one is chosen whose final loss tells most of
-    that: how well it predicts, over the ensemble, the differences between schedules that may be optimal.
+    Plausible parameters disagree on how schedules compare, and so on which is best. The candidates are common
+    shapes with several peaks and ends. The chosen one has the most informative final loss: the one that, over
+    the ensemble, best predicts the differences between schedules that may be optimal.
 
     Args:
         fit: the fitted law.
@@ -414,11 +414,11 @@ def next_pilot(
 
 
 def most_telling(finals: np.ndarray, noise: float) -> int:
-    """Which of the columns of final losses (draws, schedules) says most about which is the lowest.
+    """Which column of final losses (draws, schedules) is most informative about which is the lowest.
 
-    What has to be known is the loss of every schedule that some draw calls best (and of the second best on
-    average), relative to the one that is best on average; a measurement of schedule j, give or take
-    ``noise``, explains the share of its variance over draws that is correlated with it.
+    The unknowns are the losses of all schedules that are best for some draw (and of the second best on
+    average), relative to the one that is best on average. A measurement of schedule j, give or take
+    ``noise``, explains the share of their variance over draws that is correlated with it.
     """
     best = int(finals.mean(axis=0).argmin())
     rivals = np.unique(np.append(finals.argmin(axis=1), np.argsort(finals.mean(axis=0))[:2]))
@@ -432,7 +432,7 @@ def most_telling(finals: np.ndarray, noise: float) -> int:
 def _candidate(
     shape: str, form: float | None, peak: float, end: float, warmup: int, total: int, pieces: int
 ) -> Schedule:
-    """The warm-up in so many pieces, then the shape."""
+    """The warm-up in ``pieces`` intervals, then the shape."""
     rise = np.round(np.linspace(0, warmup, pieces + 1)) if pieces else np.zeros(1)
     after = np.unique(np.round(np.linspace(warmup, total, min(INTERVALS, total - warmup) + 1)))
     share = ((after[1:] + after[:-1]) / 2 - warmup) / (total - warmup)

@@ -1,4 +1,4 @@
-"""Loss curves: what was logged, checked, and as intervals of constant rate."""
+"""Loss curves: logged columns, their checks, and intervals of constant rate."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,14 +14,14 @@ from optlearn._signatures import checked
 MOST_POINTS = 400  # of a curve in a fit; denser logs are averaged
 PIECES = 5  # of an interval between two losses, where the rate was logged in between
 WARMUP_PIECES = 20
-EARLY = 0.02  # of a run, in which an untrained network is hardly better than when it began
-FIRST = 5  # early losses that are compared, by their median
-BITS = 1.4  # ratio of losses from which on they look like those of different units (bits are nats × 1.44)
-UNITS = 4.0  # ratio of final losses that no choice of rates makes
+EARLY = 0.02  # of a run, during which the network hardly improves
+FIRST = 5  # early losses whose medians are compared
+BITS = 1.4  # ratio of losses above which their units seem to differ (bits are nats × 1.44)
+UNITS = 4.0  # ratio of final losses that no choice of rates explains
 
 
 class LawWarning(UserWarning):
-    """The law does not describe the logs, or is asked about what they say nothing of."""
+    """The law does not describe the logs, or a question goes beyond them."""
 
 
 @checked
@@ -109,7 +109,7 @@ class Curve:
 
     @cached_property
     def known(self) -> tuple[np.ndarray, np.ndarray]:
-        """Steps and rates of all that was logged, with a loss or without."""
+        """Steps and rates of all logged rows, with or without a loss."""
         if self.between is None:
             return self.step, self.rate
         step, first = np.unique(np.append(self.step, self.between[0]), return_index=True)
@@ -117,12 +117,12 @@ class Curve:
 
     @property
     def steps(self) -> float:
-        """The last step that a loss was logged of."""
+        """The last step with a logged loss."""
         return float(self.step[-1])
 
     @property
     def done(self) -> float:
-        """The last step that was logged, with a loss or without."""
+        """The last logged step, with or without a loss."""
         return float(self.known[0][-1])
 
     @property
@@ -134,7 +134,7 @@ class Curve:
         return float(step[np.argmax(rate >= 0.99 * rate.max())])
 
     def until(self, last: float) -> "Curve":
-        """What was known of the run after ``last`` steps."""
+        """The part of the run that was known after ``last`` steps."""
         kept, known = self.step <= last, None
         if self.between is not None:
             steps, rates = self.between
@@ -145,7 +145,7 @@ class Curve:
         )
 
     def from_step(self, first: float) -> np.ndarray:
-        """(n,) which points are not before a step."""
+        """(n,) which points are at or after a step."""
         return self.step >= first
 
     def binned(self, first: float) -> tuple[np.ndarray, np.ndarray]:
@@ -168,7 +168,7 @@ class Curve:
         step, first = self.known[0], at[0]
         unlogged = min(step[0], first)
         rise = np.linspace(0.0, min(warmup, unlogged) or unlogged, WARMUP_PIECES + 1)
-        early = step[step < first]  # no losses count there, and rates are averaged in between
+        early = step[step < first]  # no losses are used there, and rates are averaged in between
         early = early[:: max(-(-len(early) // MOST_POINTS), 1)]
         before = np.unique(np.concatenate([rise, [unlogged], early, [first]]))
         pieces = 1 if self.between is None else PIECES
@@ -184,8 +184,8 @@ class Curve:
         """Lengths, mean rates and batches (in the usual one) between increasing steps ``edges``.
 
         The rate is linear between logged points, so a jump between two of them counts as one halfway. Before
-        the first point there is a linear warm-up over ``warmup`` steps to the first rate, then that rate; or,
-        if the rate still rises at the first point, a linear warm-up up to there.
+        the first point the rate warms up linearly to the first logged one over ``warmup`` steps and stays
+        there; if it still rises at the first point, the warm-up ends at that point.
         """
         known_step, known_rate = self.known
         if known_step[0] > 0:
@@ -201,7 +201,7 @@ class Curve:
         total = np.diff(np.interp(edges, nodes, integral))
         rates = np.divide(total, lengths, out=np.interp(edges[1:], nodes, at_nodes), where=lengths > 0)
         batches = np.ones_like(rates)
-        if self.batch is not None:  # a batch that was logged has held since the log before
+        if self.batch is not None:  # a logged batch size applies since the previous row
             at = np.searchsorted(self.step, (edges[1:] + edges[:-1]) / 2)
             batches = self.batch[np.minimum(at, len(self.batch) - 1)] / usual_batch
         return lengths, rates, batches
@@ -264,36 +264,36 @@ def check_together(curves: Sequence[Curve], same_unit: bool = False) -> None:
 
 
 def _check_units(curves: Sequence[Curve]) -> None:
-    """Raise, or warn, if losses look as if they were of several kinds or units.
+    """Raise, or warn, if losses seem to be of several kinds or units.
 
-    These call for a warning only where first losses were not logged, unless they are worlds apart.
+    Without early losses this is only a warning, unless the ratio is very large.
     """
-    ratio, told, early = _units_apart(curves)
+    ratio, pair, early = _units_apart(curves)
     if ratio <= BITS:
         return
-    message = f"curves must be losses of one network in one unit, but {told}. If they are, say same_unit=True"
+    message = f"curves must be losses of one network in one unit, but {pair}. If they are, say same_unit=True"
     if early or ratio > UNITS:
         raise SpecificationError(message)
     warn(message, LawWarning)
 
 
 def check_prior_unit(run: Curve, other: Curve) -> None:
-    """Warn if a run of the prior looks as if its losses were of another kind or unit than those of a run."""
-    ratio, told, _ = _units_apart([run, replace(other, name=f"prior: {other.name}")])
+    """Warn if a run of the prior and a run seem to have losses of different kinds or units."""
+    ratio, pair, _ = _units_apart([run, replace(other, name=f"prior: {other.name}")])
     if ratio > BITS:
         warn(
-            f"prior must be of losses in the unit of the curves, whose noise it tells, but {told}. If it is, "
+            f"prior must be of losses in the unit of the curves, whose noise it tells, but {pair}. If it is, "
             "say same_unit=True",
             LawWarning,
         )
 
 
 def _units_apart(curves: Sequence[Curve]) -> tuple[float, str, bool]:
-    """The ratio of losses that should be alike, which they are, and whether untrained networks had them.
+    """The ratio of losses that should be alike, the two farthest apart, and whether they are early ones.
 
-    Untrained networks are equally bad, so that early losses tell: their medians at the same steps, as one may
-    be that of a single batch. Where they were not logged, there are those at the end of the shortest run,
-    which rates may set apart too.
+    Untrained networks are equally bad, so medians of early losses at the same steps reveal the unit (a single
+    loss may be that of one batch). If early losses were not logged, losses at the end of the shortest run are
+    compared, which may differ because of the rates too.
     """
     at = max(curve.step[0] for curve in curves)
     last = EARLY * min(curve.steps for curve in curves)
@@ -310,5 +310,5 @@ def _units_apart(curves: Sequence[Curve]) -> tuple[float, str, bool]:
         losses = [float(np.median(part[-max(len(part) // 10, 1) :])) for part in parts]
     low, high = int(np.argmin(losses)), int(np.argmax(losses))
     one, other = (f"{curves[i].name!r} has {losses[i]:.4g} at step {at:g}" for i in (low, high))
-    told = f"{one} and {other} (bits are nats × 1.44, a perplexity is the exponential)"
-    return losses[high] / losses[low], told, early
+    pair = f"{one} and {other} (bits are nats × 1.44, a perplexity is the exponential)"
+    return losses[high] / losses[low], pair, early

@@ -1,7 +1,7 @@
 """TensorBoard's event files, read without TensorFlow.
 
-Such a file is a sequence of records (length, checksum, data, checksum); the data are protocol-buffer messages
-``Event``, of which only the step and scalar summaries are read, old (``simple_value``) and new (``tensor``).
+An event file is a sequence of records (length, checksum, data, checksum). The data are protocol-buffer
+messages ``Event``; only the step and scalar summaries are read, old (``simple_value``) and new (``tensor``).
 """
 
 import struct
@@ -21,9 +21,10 @@ FLOAT, DOUBLE = 1, 2
 
 
 def read_events(paths: Sequence[Path]) -> dict[str, np.ndarray]:
-    """Columns ``step`` and one for each tag of scalars, at all steps; of later files where several have one.
+    """Columns ``step`` and one per scalar tag, at all steps; later files override earlier ones.
 
-    Losses are blank at steps where they were not logged; anything else holds until it is logged again.
+    Losses are blank at steps where they were not logged; anything else keeps its value until it is logged
+    again.
     """
     series: dict[str, dict[int, float]] = {}
     for record in (record for path in paths for record in _records(path)):
@@ -63,14 +64,14 @@ def _records(path: Path) -> Iterator[bytes]:
     while at + 12 <= len(data):
         (length,) = struct.unpack_from("<Q", data, at)
         end = at + 12 + length
-        if end + 4 > len(data):  # a run that was killed leaves half a record at the end
+        if end + 4 > len(data):  # a killed run leaves half a record at the end
             return
         yield data[at + 12 : end]
         at = end + 4
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and content of each field: whole numbers, or bytes (of fixed-size numbers too)."""
+    """Number and content of each field: whole numbers, or bytes (also for fixed-size numbers)."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)

@@ -1,8 +1,8 @@
 """What fits of other runs say about a new one: expectations, with spreads.
 
-Smaller networks, shorter runs or an earlier round share exponents, paces and the size of the noise with the
-new run, more or less. Their floor and amplitude are no evidence. Rates are counted in each fit's own peak,
-since larger networks are trained with smaller ones; paces and progress are counted in steps.
+Smaller networks, shorter runs and earlier rounds have roughly the same exponents, paces and noise as the new
+run. Their floor and amplitude are no evidence. Rates are in units of each fit's own peak, since larger
+networks are trained with smaller rates; paces and progress are counted in steps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,20 +34,21 @@ DIFFER: Mapping[str, float] = {
 }
 
 
-# What a lone run says of its pace is mixed up with its head start: it is held half as tightly.
+# In a single run the pace is confounded with the head start, so it is held half as tightly.
 ALONE_DIFFER = {**DIFFER, "speed": 2 * DIFFER["speed"]}
 
-# Noise relaxes in so many steps at the peak rate, however long a run is: 15 to 150 in fits of the public
-# curves of language models. In units of a run, as the law has it, long runs relax faster.
+# Noise relaxes in this many steps at the peak rate, however long a run is: 15 to 150 in fits of the public
+# curves of language models. In units of a run, which the law uses, long runs relax faster.
 RELAXED = 80.0
 
-# Noise at the peak rate, as a share of the loss, in most networks; and how far they differ, in the logarithm:
+# Noise at the peak rate, as a share of the loss, in most networks, and its spread in the logarithm: values
 # from less than 1 % to more than 10 % were seen.
 NOISE_SHARE, NOISE_DIFFERS = 0.03, 1.1
 
 
-# Without so many losses at rates below this share of the peak, several curves do not tell noise, of which
-# small rates have none, from progress that rates hardly change: it is then expected to follow the rate.
+# With fewer losses than this at rates below this share of the peak, curves do not separate noise, which
+# vanishes at small rates, from progress that hardly depends on the rate. Progress is then expected to be
+# proportional to the rate.
 FALLEN, LOSSES = 0.25, 5
 PROPORTIONAL = replace(PARAMETERS["progress_power"], start=1.0, spread=0.05)
 
@@ -55,12 +56,12 @@ PROPORTIONAL = replace(PARAMETERS["progress_power"], start=1.0, spread=0.05)
 def expectations(
     fits: "Sequence[LawFit]", scale: "Scale", alone: float | None = None, *, decays: bool = True
 ) -> Mapping[str, Parameter]:
-    """Parameters with what is expected of them, in the units of a new fit.
+    """Parameters with their expected values and spreads, in the units of a new fit.
 
     Args:
-        fits: of other runs; of none, what is expected of any network.
+        fits: of other runs; without any, the expectations are those for any network.
         scale: units of the new fit.
-        alone: the last loss of a single curve, which says nothing of its noise; None: there are more.
+        alone: the last loss of a single curve, which does not show its noise; None: there are more curves.
         decays: whether losses were logged at small rates, or there is one curve alone.
     """
     pace = PARAMETERS["speed"]
@@ -71,15 +72,15 @@ def expectations(
     between_networks = DIFFER if alone is None else ALONE_DIFFER
     for name, differ in between_networks.items() if fits else ():
         parameter = PARAMETERS[name]
-        # A fit to runs of one batch says nothing of what the batch does.
-        told = [_told(fit, name, scale) for fit in fits if name not in ONE_BATCH or fit.several_batches]
-        if not told:
+        # A fit to runs of one batch size does not show the effect of the batch.
+        fitted = [_told(fit, name, scale) for fit in fits if name not in ONE_BATCH or fit.several_batches]
+        if not fitted:
             continue
-        numbers = np.array([number for number, _ in told])
-        errors = np.array([min(error, parameter.spread) for _, error in told])
-        # Between fits, what they differ by; within one, how well it is known.
-        between = float(numbers.var(ddof=1)) if len(told) > 1 else 0.0
-        spread = float(np.sqrt(between + np.mean(errors**2) / len(told) + differ**2))
+        numbers = np.array([number for number, _ in fitted])
+        errors = np.array([min(error, parameter.spread) for _, error in fitted])
+        # The spread between fits, and the uncertainty within one.
+        between = float(numbers.var(ddof=1)) if len(fitted) > 1 else 0.0
+        spread = float(np.sqrt(between + np.mean(errors**2) / len(fitted) + differ**2))
         start = float(np.clip(parameter.decode(numbers.mean()), parameter.lower, parameter.upper))
         expected[name] = replace(parameter, start=start, spread=min(spread, parameter.spread))
     if alone is not None:
@@ -88,25 +89,25 @@ def expectations(
     return expected
 
 
-def _both(told: Parameter, usual: Parameter) -> Parameter:
-    """What other runs say of a parameter, and what is usual; the less they agree, the more the latter counts.
+def _both(fitted: Parameter, usual: Parameter) -> Parameter:
+    """Other runs and the usual value combined; the less the runs agree, the more the usual value counts.
 
-    A lone run says nothing of its noise. Where fits differ on how noise falls, what they say of it at another
-    time differs too, and may be absurd.
+    A single run does not show its noise. Where fits differ on how noise falls, their noise at another time
+    differs too, and may be absurd.
     """
-    weights = np.array([each.spread**-2.0 for each in (told, usual)])
-    numbers = np.array([float(each.encode(each.start)) for each in (told, usual)])
-    start = float(np.clip(told.decode(weights @ numbers / weights.sum()), told.lower, told.upper))
-    return replace(told, start=start, spread=float(weights.sum() ** -0.5))
+    weights = np.array([each.spread**-2.0 for each in (fitted, usual)])
+    numbers = np.array([float(each.encode(each.start)) for each in (fitted, usual)])
+    start = float(np.clip(fitted.decode(weights @ numbers / weights.sum()), fitted.lower, fitted.upper))
+    return replace(fitted, start=start, spread=float(weights.sum() ** -0.5))
 
 
 def _told(fit: "LawFit", name: str, scale: "Scale") -> tuple[float, float]:
     """The fitted number of a parameter, in the units of ``scale``, and its standard error."""
     value, longer = fit.parameters, np.log(scale.steps / fit.data.scale.steps)
     number = float(PARAMETERS[name].encode(value[name]))
-    if name == "critical_batch":  # in units of the usual batch, as the new fit has it
+    if name == "critical_batch":  # in units of the new fit's usual batch
         number += float(np.log(fit.data.scale.batch / scale.batch))
-    fall = value["noise_fall"]  # gradients are the smaller, the longer a run, and paces the faster
+    fall = value["noise_fall"]  # the longer a run, the smaller its gradients and the faster its paces
     number += longer * {"speed": 1.0 + fall, "head_start": -1.0, "noise": -fall}.get(name, 0.0)
     error = 0.0
     if name in fit.fitter.free:

@@ -1,4 +1,4 @@
-"""Fit the law to loss curves: units, expectations, and least squares that know the noise."""
+"""Fit the law to loss curves: units, expectations, and least squares weighted by the noise."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,8 +21,8 @@ from optlearn.laws._readers import read_curves
 
 Prior = LawFit | str | Path
 
-# A law is not better than this share of the loss: what runs of the same family say counts beside curves that
-# are less noisy as if they were not.
+# No law is more accurate than this share of the loss. Curves that are less noisy count, beside what runs of
+# the same family say, as if they had this noise.
 LAW_ERROR = 2e-3
 
 
@@ -54,18 +54,18 @@ def fit(
         law: "general"; or "multi-power", "sgd", "momentum": known laws, as special cases.
         fixed: parameters to keep, by name.
         prior: fits of smaller networks, of shorter runs or of an earlier round, or folders of their logs;
-            their exponents, paces and noise are what is expected here, give or take what networks of one
-            family differ by. A single curve is then enough.
+            their exponents, paces and noise are expected here, give or take the spread within a family of
+            networks. A single curve is then enough.
         sizes: parameters of the network of each curve, by its name; floor and amplitude are then powers of
             that number.
         same_unit: losses are known to be of one kind and in one unit, however different they look.
         rates: for logs without rates, by name of the run: a rate for every step, or a function of steps done.
-        first_step: losses before it are left out (default: those in the warm-up, or in the first 5 % of the
+        first_step: losses before it are left out (default: those in the warm-up or in the first 5 % of the
             shortest run, which follow no law).
         starts: first guesses to optimise.
         seed: of the random starts.
-        alone: a single curve without a prior is wanted: noise, which it says nothing of, is then taken to be
-            what it is in most networks, within a factor of three.
+        alone: fit a single curve without a prior: its noise, which it does not show, is then taken to be that
+            of most networks, within a factor of three.
     """
     check = Arguments("fit")
     check.number("warmup", warmup or 0.0, 0.0)
@@ -120,7 +120,7 @@ def fit(
             LawWarning,
         )
     batches = [curve.batch for curve in read if curve.batch is not None]
-    # One that was used, even where as many logs are of a smaller as of a larger.
+    # A batch size that was used, even if half of the logs have a smaller one and half a larger one.
     usual_batch = float(np.quantile(np.concatenate(batches), 0.5, method="lower")) if batches else 1.0
     scale = Scale(
         float(peak or highest),
@@ -135,8 +135,8 @@ def fit(
     constants = fixed_parameters(law, fixed, sizes is not None, data.several_batches)
     fitter = Fitter(data, constants, expected)
     first = fitter.from_starts(starts, seed)
-    # The size of the noise says what an outlier is, and how much curves count beside what is expected. Where
-    # neighbours err alike, as they do where the law misses the curves, they count less than their number.
+    # The size of the noise defines outliers, and the weight of curves beside the expectations. Correlated
+    # neighbours, as where the law misses the curves, count for less than as many independent points.
     fitter = fitter.informed(OUTLYING * robust_size(fitter.data.residuals(first.parameters[None])[0]))
     least = LAW_ERROR if known or alone else 0.0
     counts = max(least, LawFit(fitter, first, law, known).effective_noise)
@@ -148,7 +148,7 @@ def fit(
 
 
 def as_fits(prior: Any, **options: Any) -> tuple[LawFit, ...]:
-    """Fits of other runs; of logs, with these options of ``fit``."""
+    """Fits of other runs; logs are fitted with these options of ``fit``."""
     one = prior is None or isinstance(prior, LawFit | str | Path) or not isinstance(prior, Iterable)
     several = () if prior is None else (prior,) if one else tuple(prior)
     allowed = "must be a fit of laws.fit to curves of one loss, a folder of such curves, or several"
@@ -163,7 +163,7 @@ def as_fits(prior: Any, **options: Any) -> tuple[LawFit, ...]:
 
 
 def _sizes(curves: Sequence[Curve], sizes: Mapping[str, float] | None) -> np.ndarray | None:
-    """(curves,) in units of the largest."""
+    """(curves,) sizes in units of the largest."""
     if sizes is None:
         return None
     missing = [curve.name for curve in curves if curve.name not in sizes]

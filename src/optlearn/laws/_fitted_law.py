@@ -1,4 +1,4 @@
-"""A law that was fitted: its parameters and how well they are known, predictions and their intervals."""
+"""A fitted law: its parameters with their uncertainties, predictions and their intervals."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from optlearn._control.solution import Solution
 
 METRICS = ("R2", "MAE", "RMSE", "PredE", "WorstE")
-MISFIT = 0.01  # of the loss, beyond noise, from which on a warning is due
+MISFIT = 0.01  # share of the loss, beyond noise, above which a warning is due
 DRAWS = 64
 CHAIN = 80  # steps of a chain
-LEAST = 0.02  # of the best amplitude, below which none is plausible
-REACH = 1.96  # standard deviations to either side that hold 95 %
+LEAST = 0.02  # share of the best amplitude, below which none is plausible
+REACH = 1.96  # standard deviations to either side that contain 95 %
 
 
 @dataclass(frozen=True, eq=False)
 class LawFit:
-    """A law that was fitted; made by ``fit``."""
+    """A fitted law; made by ``fit``."""
 
     fitter: Fitter
     optimum: Optimum
@@ -56,12 +56,12 @@ class LawFit:
 
     @property
     def warmup(self) -> int:
-        """Steps of the warm-up of the curves, logged or not; what is planned has one of that length too."""
+        """Steps of the curves' warm-up, logged or not; planned runs have one of the same length."""
         return round(self.data.warmup or np.median([curve.rise for curve in self.data.curves]))
 
     @property
     def batch(self) -> float:
-        """The usual batch size, the median of those logged; 1 if none is."""
+        """The usual batch size, the median of those logged; 1 if none was logged."""
         return self.data.scale.batch
 
     @property
@@ -76,7 +76,7 @@ class LawFit:
 
     @property
     def known_parameters(self) -> Mapping[str, Parameter]:
-        """What there is to know of every parameter beforehand, by name."""
+        """Prior knowledge of every parameter, by name."""
         return PARAMETERS
 
     @cached_property
@@ -105,10 +105,10 @@ class LawFit:
 
     @cached_property
     def law_error(self) -> float:
-        """What a prediction is off by since the law is wrong: a standard deviation, as a share of the loss.
+        """Model error of a prediction: a standard deviation, as a share of the loss.
 
-        By as much as the law misses the curves; and, as a part of a run does not show how a whole one ends,
-        by as much as it misses the ends of the prior's curves.
+        It combines the misfit of the curves with the misfit at the ends of the prior's curves, since part of
+        a run does not show how a whole one ends.
         """
         ends = np.sqrt(np.mean([each.ends_missed**2 for each in self.prior])) if self.prior else 0.0
         return float(np.hypot(max(self.misfit.values()), ends))
@@ -121,15 +121,15 @@ class LawFit:
 
     @cached_property
     def _inside(self) -> float:
-        """Share of the points that are no outliers: the mean slope of a clipped residual."""
+        """Share of the points that are not outliers: the mean slope of a clipped residual."""
         return float(np.mean(np.abs(np.concatenate(self._curve_residuals)) <= self.fitter.outlier))
 
     @cached_property
     def noise(self) -> Noise:
-        """Noise of points of which none is clipped that leaves parameters as uncertain as they are.
+        """Noise of unclipped points that leaves the parameters as uncertain as the clipped ones do.
 
-        That of the curves, or of the prior's, whichever leaves them more uncertain: a short run and a drop do
-        not show how the law errs, whole runs of the family do.
+        The noise of the curves or of the prior's, whichever leaves the parameters more uncertain: a short run
+        and a drop do not show how the law errs, whole runs of the family do.
         """
         clipped = np.clip(np.concatenate(self._curve_residuals), -self.fitter.outlier, self.fitter.outlier)
         own = Noise.of(clipped / self._inside, self._jacobian, self.fitter.precision**2, self.data.steps)
@@ -138,10 +138,10 @@ class LawFit:
 
     @cached_property
     def effective_noise(self) -> float:
-        """Root of what one standard deviation costs: neighbours are correlated, and spikes count less.
+        """Root of the cost of one standard deviation, given correlated neighbours and clipped spikes.
 
-        A mean over what the parameters can do to the curves. For independent Gaussian residuals without
-        outliers it is their standard deviation.
+        A mean over the directions in which parameters move the curves. For independent Gaussian residuals
+        without outliers it is their standard deviation.
         """
         return self._effective(self.noise)
 
@@ -153,16 +153,16 @@ class LawFit:
     def covariance(self) -> np.ndarray:
         """(free, free) covariance of the fitted numbers (logarithms where a parameter is above 0).
 
-        By a sandwich: between twice the inverse curvature of the cost, how much its slope varies, with the
-        noise and with what the parameters are, which are drawn to what is expected. Neither the law nor that
-        is linear in the parameters: curvatures are means over what is plausible.
+        A sandwich estimate: the inverse curvature of the cost on both sides of the variance of its slope. The
+        slope varies with the noise, and with the parameters, which are pulled towards their expected values.
+        Neither the law nor that pull is linear in the parameters: curvatures are means over plausible values.
         """
         nearby = np.sqrt(np.diag(self._sandwich(self._jacobian)))
         reach = np.clip(nearby, STEP, self._widths)
         return self._sandwich(self.fitter.secants(self.fitter.encode(self.optimum.parameters), reach))
 
     def _sandwich(self, jacobian: np.ndarray) -> np.ndarray:
-        """The same with given slopes (points, free) of the residuals."""
+        """The covariance from slopes (points, free) of the residuals."""
         fitter, slopes = self.fitter, self._inside * jacobian
         hold = fitter.hold(fitter.encode(self.optimum.parameters))
         inverse = np.linalg.pinv(slopes.T @ jacobian + np.diag(hold), hermitian=True)
@@ -178,24 +178,24 @@ class LawFit:
     def standard_errors(self) -> dict[str, float]:
         """Of the parameters, by name; 0 for those that were fixed.
 
-        A parameter give or take 1.96 of them is an interval of 95 %. Where a parameter is fitted as its
-        logarithm, that reaches farther above than a normal one of the same relative error, and to 0 below.
+        A parameter ± 1.96 standard errors is an interval of 95 %. For a parameter that is fitted as its
+        logarithm, it reaches farther up than a normal one of the same relative error, and down to 0.
         """
         errors = np.minimum(np.sqrt(np.diag(self.covariance)), self._widths)
-        found = dict.fromkeys(self.fitter.fixed, 0.0)
+        by_name = dict.fromkeys(self.fitter.fixed, 0.0)
         for name, error in zip(self.fitter.free, errors.tolist(), strict=True):
             log = self.known_parameters[name].log
-            found[name] = self.parameters[name] * _relative(error) if log else error
-        return {name: found[name] for name in self.known_parameters}
+            by_name[name] = self.parameters[name] * _relative(error) if log else error
+        return {name: by_name[name] for name in self.known_parameters}
 
     @checked
     def draws(self, count: int = DRAWS, seed: int = 0) -> np.ndarray:
         """(count, 15) plausible parameters, the best first.
 
-        By Metropolis chains from around the best fit, since the law is not linear in its parameters; a step
-        of all chains is one pass through the curves. They see the cost of the fit, in which all points count
-        alike, and no better than the law is; where noise is remembered, their ends are stretched to what that
-        does near the best fit.
+        The draws are the ends of Metropolis chains that start around the best fit, since the law is not
+        linear in its parameters; a step of all chains is one pass through the curves. The chains see the cost
+        of the fit, in which all points count alike and no more than the law's accuracy allows. Their ends are
+        then stretched to the covariance near the best fit, which includes the correlation of the noise.
         """
         check = Arguments("draws")
         check.count("count", count)
@@ -206,16 +206,16 @@ class LawFit:
 
     def _draw(self, count: int, seed: int) -> np.ndarray:
         fitter, rng = self.fitter, np.random.default_rng(seed)
-        # Curves may count as if they were noisier than they are: a law is not exact, however exact they are.
+        # Curves may be given more noise than they have: the law is not exact, however exact they are.
         noise, linear = max(self.effective_noise, fitter.prior), fitter.linear
         best = fitter.encode(self.optimum.parameters)
         if count == 1:
             return self.optimum.parameters[None]
-        # Far from what is expected, the chain's density falls as exp(−rate |z|), of variance 2 / rate².
+        # Far from the expected values, the chain's density falls as exp(−rate |z|), of variance 2 / rate².
         held = np.minimum((fitter.pull / noise**2) ** 2 / 2, (fitter.prior / noise * fitter.precision) ** 2)
         information = self._inside * self._jacobian.T @ self._jacobian / noise**2 + np.diag(held)
-        # What one amplitude gains another loses, along a line in the amplitudes that bends in their
-        # logarithms: chains walk along the line, and scatter over it at first, since it is long.
+        # One amplitude can gain what another loses, along a line in the amplitudes that is curved in their
+        # logarithms. Chains walk along the line, and start scattered over it, since it is long.
         size = np.where(linear, np.exp(np.where(linear, best, 0.0)), 1.0)
         root = size[:, None] * _root(np.linalg.pinv(information, hermitian=True))
         lowest, highest = (fitter.unlogged(z) for z in (fitter.lower, fitter.upper))
@@ -239,8 +239,8 @@ class LawFit:
             taken = rng.random(len(y)) < np.exp(np.minimum(new - log_density, 0.0))
             y, log_density = np.where(taken[:, None], moved, y), np.where(taken, new, log_density)
             scale *= np.exp(0.3 * (taken.mean() - 0.3))  # a share of 0.3 taken explores fastest
-        # Chains that began too far out to arrive, beyond three standard deviations of what densities in so
-        # many dimensions are, are replaced by others.
+        # Chains that started too far out to arrive are replaced by others: those whose density is more than
+        # three standard deviations below what is usual in this number of dimensions.
         reach = len(best) / 2 + 3 * np.sqrt(len(best) / 2)
         lost = log_density < log_density.max() - reach
         y[lost] = y[rng.choice(np.flatnonzero(~lost), lost.sum())] if lost.any() else y[lost]
@@ -260,7 +260,7 @@ class LawFit:
         fits: list[np.ndarray] = []
         while len(fits) < count:
             indices = rng.integers(many, size=many).tolist()
-            if len(set(indices)) > 1:  # a single curve says nothing of what the rate does
+            if len(set(indices)) > 1:  # a single curve does not show the effect of the rate
                 fitter = self.fitter.on(indices)
                 fits.append(fitter.from_start(self.optimum.parameters).parameters)
         return np.stack(fits)
@@ -325,8 +325,8 @@ class LawFit:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper end of an interval around the predicted loss; arguments as in ``predict``.
 
-        It holds what is not known of the parameters, and by how much the law misses the curves that it knows,
-        and the ends of those of its prior.
+        It includes the uncertainty of the parameters, the misfit of the curves, and the misfit at the ends of
+        the prior's curves.
         """
         check = Arguments("interval")
         check.level(level)
@@ -383,7 +383,7 @@ class LawFit:
         errors = {}
         for curve in read_curves(curves):
             kept = curve.from_step(self.data.first)
-            if kept.any():  # no warning: how far the law reaches is what is asked
+            if kept.any():  # no warning: the aim is to test how far the law reaches
                 run, places = self._run(curve, "errors")
                 numbers = self.sized(self.optimum.parameters[None], self.size_of.get(curve.name))
                 predicted = loss_after(numbers, Course.stack([run]))[0, 0, places]
@@ -392,7 +392,7 @@ class LawFit:
 
     @property
     def size_of(self) -> dict[str, float]:
-        """Sizes of the networks of the curves, by name; of an unknown one it is that of the largest."""
+        """Sizes of the curves' networks, by name; an unknown curve counts as one of the largest network."""
         if self.data.sizes is None:
             return {}
         pairs = zip(self.data.curves, self.data.sizes * self.data.scale.size, strict=True)
@@ -462,13 +462,13 @@ class LawFit:
 
 
 def around_best(losses: np.ndarray, level: float, missed: float) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the interval of losses (draws, …) around the first, that of the best parameters.
+    """Ends of the interval of losses (draws, …) around the first, the loss at the best parameters.
 
     Args:
-        losses: by plausible parameters, the best first. Chains lie to one side of it where curves say little,
-            and their middle is no better a prediction.
+        losses: at plausible parameters, the best first. Where curves say little, the draws lie to one side of
+            the best, and their median is not a better prediction.
         level: probability.
-        missed: standard deviation of all else, as a share of the loss.
+        missed: standard deviation of all other errors, as a share of the loss.
     """
     low, middle, high = np.quantile(losses, [(1 - level) / 2, 0.5, (1 + level) / 2], axis=0)
     reach = norm.ppf((1 + level) / 2) * missed * losses[0]
@@ -476,7 +476,7 @@ def around_best(losses: np.ndarray, level: float, missed: float) -> tuple[np.nda
 
 
 def beyond_noise(residuals: np.ndarray) -> float:
-    """Root mean square of residuals along a curve, less the noise that differences of neighbours show."""
+    """Root mean square of residuals along a curve, less the noise that shows in differences of neighbours."""
     return float(np.sqrt(max(np.mean(residuals**2) - np.mean(np.diff(residuals) ** 2) / 2, 0.0)))
 
 
@@ -493,10 +493,10 @@ def _metrics(loss: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
 
 
 def _relative(error: float) -> float:
-    """Half width, over REACH, of the symmetric interval around 1 that holds 95 % of a log-normal number.
+    """Half width, over REACH, of the symmetric interval around 1 that contains 95 % of a log-normal number.
 
     Args:
-        error: standard deviation of its logarithm, of mean 0.
+        error: standard deviation of its logarithm, whose mean is 0.
     """
     if error < STEP:
         return error

@@ -18,20 +18,20 @@ from optlearn.laws._law import Course, loss_after, state_after
 from optlearn.laws._readers import read_curves
 from optlearn.practice.shapes import fall
 
-# Decays of these shares of what is left are compared, and the best is found between them.
+# Decays over these shares of the remaining steps are compared; the best length is interpolated.
 SHARES = np.geomspace(0.02, 1.0, 28)
-PIECES = 120  # intervals of what is left, shorter and shorter towards the end, where decays happen
-LATE = 0.9  # of the run so far: losses after that are compared with what half of the run says of them
-GAIN = 0.1  # of what a decay gains, in the logarithm of the loss: how far the law may be off with it
-FEWEST = 8  # losses that count, below which a run without a prior says nothing
-HALF_POINTS = 6  # losses in half of a run, below which it says nothing
-# From that share of the loss on, by which half of a run would have missed its present, a warning is due. Runs
+PIECES = 120  # intervals of the remaining steps, shorter and shorter towards the end, where decays happen
+LATE = 0.9  # of the run so far: losses after that are compared with a forecast from half of the run
+GAIN = 0.1  # error of the law about the gain of a decay, as a share of that gain (in the log of the loss)
+FEWEST = 8  # a run without a prior needs at least as many losses that count
+HALF_POINTS = 6  # a check on half of a run needs at least as many losses in it
+# A warning is due where a forecast from half of the run misses its present loss by more than this share. Runs
 # of language models have .7 % at most, those of the law itself 1.6 (one of 60 has 3.4); where a loss stands
 # still, rises or falls with every epoch, it is 3 to 11 %.
 MISSED = 0.02
 FALLEN = 0.5  # of the highest rate: a run below it is in its decay
-EARLIEST = 0.02  # of the whole training: before that there is next to nothing to tell from
-CONTRADICTED = 0.05  # of the rates that a run had: a plan that differs by more on average is of another run
+EARLIEST = 0.02  # share of the training before which there is too little to forecast from
+CONTRADICTED = 0.05  # share of the run's rates: a plan that differs by more on average is for another run
 
 
 class Final(NamedTuple):
@@ -53,18 +53,18 @@ class Decay(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """What a run in progress will come to; made by ``forecast``.
+    """The forecast of a run in progress; made by ``forecast``.
 
     Attributes:
         fit: the law of the run.
         curve: the run so far.
         steps: of the whole training.
         level: probability of the intervals.
-        finals: final losses, by name of the schedule from now on: "constant", "wsd" (the decay that is best
-            for the law), "linear", "cosine" (both from now to the end), and "planned", if there is a plan.
-        now: the loss after the steps that are done, without the noise of a point.
+        finals: final losses, by name of the schedule from now on: "constant", "wsd" (the best decay under
+            the law), "linear", "cosine" (both from now to the end), and "planned", if there is a plan.
+        now: the loss after the steps done, without the noise of a point.
         decay: when to begin the decay.
-        end: rate that decays end at, as a share of the present one.
+        end: rate at the end of a decay, as a share of the present one.
         doubts: sentences, with numbers, on where the law does not describe the run.
     """
 
@@ -80,7 +80,7 @@ class Forecast:
 
     @property
     def done(self) -> int:
-        """Steps that are done."""
+        """Steps done."""
         return int(self.curve.done)
 
     @property
@@ -95,7 +95,7 @@ class Forecast:
         return self.decay.start <= self.done
 
     def schedule(self) -> Schedule:
-        """Rates of the steps that are left, in steps from the first one left: constant, then the decay."""
+        """Rates of the remaining steps, counted from the first of them: constant, then the decay."""
         edges = _edges(self.done, self.steps)
         rate = float(self.curve.known[1][-1])
         share = self.decay.length / (self.steps - self.done)
@@ -162,11 +162,11 @@ def forecast(
         curve: the run so far: a file, a table or a curve, as in ``fit``.
         steps: of the whole training.
         prior: a fit of other runs, a folder of their logs, or several, as in ``fit``: of smaller networks,
-            say. Without one, and without pilots, what a decay gains is known to within a factor of three.
+            say. Without one and without pilots, the gain of a decay is known to within a factor of three.
         pilots: other curves of the same network, to be fitted with it.
         plan: (steps,) rates that the run is meant to have, or a schedule of them in steps, for its final loss
-            under "planned". What counts are those of the steps that are left.
-        end: rate that decays end at, as a share of the present one.
+            under "planned". Only those of the remaining steps are used.
+        end: rate at the end of a decay, as a share of the present one.
         level: probability of the intervals.
         warmup: steps of a linear warm-up that was not logged.
         first_step: losses before it are left out, as in ``fit``.
@@ -214,10 +214,10 @@ def forecast(
         check.fail("curve", counted, allowed)
     members = law.sized(law.draws(draws, seed), None)
     missed = _missed_before(law, run, lambda half: law_of(half, 1))
-    # Other runs say how losses go on where half of this one is too short to; without them nothing does.
+    # If half of this run is too short to check the law, other runs do; without them nothing does.
     per_doubling = (MISSED if alone else 0.0) if missed is None else missed
     ahead = _Ahead(law, run, steps, members, per_doubling * np.log2(steps / run.steps))
-    found = ahead.forecast(planned, end, level)
+    prediction = ahead.forecast(planned, end, level)
     if missed is None and alone:
         doubt = (
             f"the first half of the run has fewer than {HALF_POINTS} losses that count, too few to check the "
@@ -229,30 +229,30 @@ def forecast(
             "%: it does not follow the law, or has not for long, and may end outside of the intervals"
         )
     else:
-        return found
+        return prediction
     warn(doubt, LawWarning)
-    return replace(found, doubts=(*found.doubts, doubt))
+    return replace(prediction, doubts=(*prediction.doubts, doubt))
 
 
 def _missed_before(law: LawFit, run: Curve, law_of: Callable[[Curve], LawFit]) -> float | None:
-    """By how much, as a share of the loss, half of what is known of the run would have missed its present.
+    """Error of a forecast of the present loss from the first half of the run, as a share of the loss.
 
-    A law that is wrong in its exponents is so in the same way before, and errs the more the farther it looks
-    ahead: this is what it misses for every doubling of the steps. None where half of the run is too short.
+    A law with wrong exponents was wrong in the same way before, and its error grows with the distance: this
+    is the error for every doubling of the steps. None if half of the run is too short.
     """
     middle = run.steps / 2
     if ((run.step >= law.data.first) & (run.step <= middle)).sum() < HALF_POINTS:
         return None
     half = run.until(middle)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LawWarning)  # that it looks ahead is the point
+        warnings.simplefilter("ignore", LawWarning)  # extrapolation is intended here
         predicted = law_of(half).predict(run)
     late = run.step >= LATE * run.steps
     return abs(float(np.mean(np.log(predicted[late] / run.loss[late]))))
 
 
 class _Ahead:
-    """What may follow the steps that a run has done, for each of plausible ``members`` (K, 15)."""
+    """Continuations of a run, for each of the plausible ``members`` (K, 15)."""
 
     def __init__(self, law: LawFit, run: Curve, steps: int, members: np.ndarray, missed: float = 0.0) -> None:
         self.law, self.run, self.steps, self.members, self.missed = law, run, steps, members, missed
@@ -273,7 +273,7 @@ class _Ahead:
         return loss_after(self.members, course, self.state)[:, :, -1]
 
     def forecast(self, plan: np.ndarray | None, end: float, level: float) -> Forecast:
-        """Everything that is asked for; ``plan`` (left,): rates of the steps that are left."""
+        """The whole forecast; ``plan`` (left,): rates of the remaining steps."""
         left = self.steps - self.done
         decays = [self.rate * _falls("wsd", self.edges, end, share) for share in SHARES]
         length, lengths = _best_lengths(self.losses(decays), left)
@@ -288,7 +288,7 @@ class _Ahead:
             highest = plan.max(keepdims=True) / self.law.data.scale.peak
             self.law.warn_beyond((np.zeros(1), highest, np.ones(1)))
         finals = self.losses(list(schedules.values())).T
-        gains = np.log(finals[:, 0] / finals[0, 0])  # over the constant rate, by the best parameters
+        gains = np.log(finals[:, 0] / finals[0, 0])  # over the constant rate, at the best parameters
         late, early = np.quantile(lengths, [(1 - level) / 2, (1 + level) / 2])
         return Forecast(
             fit=self.law,
@@ -315,7 +315,7 @@ def _means(rates: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 
 def planned_rates(plan: Any, steps: int, run: Curve) -> np.ndarray | None:
-    """(left,) rates of the steps that are left; a warning, if those before are not the ones of the run."""
+    """(left,) rates of the remaining steps; warns if earlier ones are not those of the run."""
     if plan is None:
         return None
     rates = None
@@ -351,11 +351,11 @@ def _falls(shape: str, edges: np.ndarray, end: float, form: float | None = None)
 
 
 def _best_lengths(losses: np.ndarray, left: int) -> tuple[float, np.ndarray]:
-    """The length of decay, in steps, that is best on average, and those that are best for each draw.
+    """The length of decay, in steps, that is best on average, and the best length for each draw.
 
     Args:
         losses: (draws, SHARES) final losses.
-        left: steps that are left.
+        left: number of remaining steps.
     """
     logs = np.log(SHARES)
 
@@ -372,10 +372,10 @@ def _best_lengths(losses: np.ndarray, left: int) -> tuple[float, np.ndarray]:
 
 
 def _final(law: LawFit, losses: np.ndarray, level: float, ahead: float = 0.0) -> Final:
-    """A loss by the best parameters.
+    """The loss at the best parameters, with its interval.
 
-    Not known are these, what the law misses, more so ``ahead`` (a share of the loss), and the noise of a
-    point.
+    The interval includes the uncertainty of the parameters, the error of the law, another error ``ahead`` (a
+    share of the loss), and the noise of a point.
     """
     missed = np.hypot(max(law.law_error, LAW_ERROR / 2), ahead)
     low, high = around_best(losses, level, float(np.hypot(missed, law.point_noise)))

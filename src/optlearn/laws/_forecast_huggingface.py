@@ -26,7 +26,7 @@ class HuggingFaceForecast(TrainerCallback, ExportableState):
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any
     ) -> None:
-        """Take in the training loss."""
+        """Log the training loss."""
         if logs and "loss" in logs and "learning_rate" in logs:
             self.forecaster.log(state.global_step, logs["learning_rate"], logs["loss"])
 
@@ -34,13 +34,13 @@ class HuggingFaceForecast(TrainerCallback, ExportableState):
     def on_step_begin(
         self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any
     ) -> None:
-        """Set the rates of this step, after the trainer's own scheduler has."""
+        """Set the rates of this step, after the trainer's own scheduler."""
         if optimizer is not None:
             self.forecaster.set_rates(optimizer, state.global_step)
 
     @override
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Go on where the checkpoint of a resumed run was."""
+        """Restore the state from the checkpoint of a resumed run."""
         saved = state.stateful_callbacks.get(type(self).__name__)
         if state.global_step and saved:
             self.forecaster.load_state_dict(saved["attributes"])

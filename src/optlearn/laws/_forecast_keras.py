@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class KerasForecast(keras.callbacks.Callback):
     """Logs the loss of batches, forecasts, and sets the rate; made by ``Forecaster.to_keras``.
 
-    Keras reports the mean loss since the epoch began; the loss of a batch is what that mean changes by.
+    Keras reports the mean loss since the epoch began; the loss of a batch is recovered from its change.
     """
 
     def __init__(self, forecaster: "Forecaster") -> None:
@@ -39,12 +39,12 @@ class KerasForecast(keras.callbacks.Callback):
         # On JAX the training loop holds the optimiser's state; this hands it over and back.
         if hasattr(self.model, "jax_state_sync"):
             self.model.jax_state_sync()
-        given = float(self.model.optimizer.learning_rate)
-        self.model.optimizer.learning_rate = self.forecaster.rate(self._before_epoch + batch, given)
+        own_rate = float(self.model.optimizer.learning_rate)
+        self.model.optimizer.learning_rate = self.forecaster.rate(self._before_epoch + batch, own_rate)
 
     @override
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Take in the loss of this batch."""
+        """Log the loss of this batch."""
         if not logs or "loss" not in logs:
             return
         total = float(logs["loss"]) * (batch + 1)

@@ -16,7 +16,7 @@ except ModuleNotFoundError as error:
 class LightningForecast(lightning.Callback):
     """Logs a metric, forecasts, and sets rates; made by ``Forecaster.to_lightning``.
 
-    The rates are set before the optimiser's step, so that a scheduler of the module's own may go on.
+    The rates are set before the optimiser's step, so the module's own scheduler may stay active.
     """
 
     def __init__(self, forecaster: Forecaster, loss: str) -> None:
@@ -31,7 +31,7 @@ class LightningForecast(lightning.Callback):
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Take in the metric, once for each optimiser step."""
+        """Log the metric, once per optimiser step."""
         value = trainer.callback_metrics.get(self.loss)
         if value is not None and trainer.global_step:
             rate = leading([group["lr"] for group in trainer.optimizers[0].param_groups])
@@ -44,5 +44,5 @@ class LightningForecast(lightning.Callback):
 
     @override
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where a checkpoint was."""
+        """Restore the state from a checkpoint."""
         self.forecaster.load_state_dict(state_dict)

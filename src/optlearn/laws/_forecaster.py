@@ -1,4 +1,4 @@
-"""Forecasts during a training: what is logged, when to look ahead, and the rate that is then taken over."""
+"""Forecasts during training: the logged losses, when to forecast, and control of the rate."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from optlearn.laws._forecast_keras import KerasForecast
     from optlearn.laws._forecast_lightning import LightningForecast
 
-LOOKS = 20  # forecasts of a training, by default
-LEAST_POINTS = 12  # losses without which there is nothing to tell from
-MOST_ROWS = 2000  # of a training; beyond twice as many, they are averaged over equal spans of steps
+LOOKS = 20  # forecasts per run, by default
+LEAST_POINTS = 12  # losses below which no forecast is made
+MOST_ROWS = 2000  # per run; beyond twice as many, they are averaged over equal spans of steps
 
 Row = tuple[int, float, float]  # steps done, rate and loss
 
 
 class Forecaster:
-    """Follows a training, says where it will end and, if asked, decays the rate when it is time.
+    """Follows a training run, forecasts its end and, if asked, begins the decay when it is due.
 
     In a loop of your own, ``forecaster.step(optimizer, loss)`` after every optimiser step; in trainers,
     ``to_lightning()``, ``to_huggingface()`` and ``to_keras()`` are callbacks. ``state_dict`` and
@@ -39,7 +39,7 @@ class Forecaster:
         every: steps from one forecast to the next (default: a 20th of the training).
         first: steps before the first forecast (default: a fifth of the training).
         take_over: when a forecast says that the decay should begin, lower the rate linearly from then on.
-        end: rate that the decay ends at, as a share of the one before it.
+        end: rate at the end of the decay, as a share of the rate before it.
         report: called with every forecast (default: prints its summary; None: nothing).
         level: probability of the intervals.
     """
@@ -55,7 +55,7 @@ class Forecaster:
         first: int | None = None,
         take_over: bool = False,
         end: float = 0.0,
-        report: Callable[[Forecast], object] | None = lambda found: print(found.summary()),
+        report: Callable[[Forecast], object] | None = lambda latest: print(latest.summary()),
         level: float = 0.95,
     ) -> None:
         check = Arguments("Forecaster")
@@ -84,12 +84,11 @@ class Forecaster:
         return self._decay is not None
 
     def log(self, step: int, rate: float, loss: float) -> Forecast | None:
-        """Take in a loss after ``step`` steps; a forecast, if one was due.
+        """Log a loss after ``step`` steps; returns a forecast, if one was due.
 
-        Steps that a resumed run does again replace what was logged of them, and a decay that was decided on
-        later. A loss that is no number above 0, or comes with a rate that is none of at least 0, says nothing
-        of where a training ends, and is left out. A forecast that cannot be made, as of a loss that explodes,
-        is a warning: it is no reason to end a training.
+        When a resumed run repeats steps, their earlier rows are dropped, and so is a decay that was decided
+        on later. A loss that is not a number above 0, or whose rate is not a number of at least 0, is left
+        out. A failed forecast, as for an exploding loss, is only a warning: it is no reason to stop training.
         """
         done, rate, loss = map(_number, (step, rate, loss))
         if not (done >= 0 and done % 1 == 0):
@@ -120,7 +119,7 @@ class Forecaster:
         return self.latest
 
     def forecast(self) -> Forecast:
-        """The forecast of what was logged so far."""
+        """The forecast from the rows logged so far."""
         if len(self._rows) < LEAST_POINTS:
             raise SpecificationError(f"forecast needs at least {LEAST_POINTS} losses, got {len(self._rows)}")
         rows = _averaged(self._rows) if len(self._rows) > MOST_ROWS else self._rows
@@ -128,7 +127,7 @@ class Forecaster:
         return forecast(Curve("run", step, rate, loss), self.steps, **self._asked)
 
     def rate(self, step: int, given: float) -> float:
-        """The rate of the next step, after ``step`` of them: that ``given``, unless the decay has begun."""
+        """The rate of the next step, after ``step`` of them: ``given``, unless the decay has begun."""
         if self._decay is None or step < self._decay[0]:
             return given
         start, before, _ = self._decay
@@ -142,17 +141,17 @@ class Forecaster:
         the ratios of their rates; the first whose rate is above 0 is the one that counts.
 
         Args:
-            optimizer: whose ``param_groups`` have the rates.
-            loss: of the step that was done.
+            optimizer: the rates are in its ``param_groups``.
+            loss: of the step just done.
             step: steps done (default: one more than at the last call).
         """
-        found = self.log(
+        new_forecast = self.log(
             self._done + 1 if step is None else step,
             leading([group["lr"] for group in optimizer.param_groups]),
             loss,
         )
         self.set_rates(optimizer, self._done)
-        return found
+        return new_forecast
 
     def set_rates(self, optimizer: Any, step: int) -> None:
         """Set the rates of a PyTorch optimiser for the next step, after ``step`` of them."""
@@ -161,11 +160,11 @@ class Forecaster:
         groups = optimizer.param_groups
         if self._given is None:
             self._given = [float(group["lr"]) for group in groups]
-        for group, given in zip(groups, self._given, strict=True):
-            group["lr"] = self.rate(step, given) * given / (leading(self._given) or 1.0)
+        for group, own in zip(groups, self._given, strict=True):
+            group["lr"] = self.rate(step, own) * own / (leading(self._given) or 1.0)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed training needs, in plain numbers."""
+        """The state that a resumed run needs, in plain numbers."""
         return {
             "steps": self.steps,
             "done": self._done,
@@ -176,13 +175,13 @@ class Forecaster:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what ``state_dict`` gave, in a training of as many steps."""
+        """Restore what ``state_dict`` returned, in a training run of as many steps."""
         check = Arguments("Forecaster")
         try:
             rows = [(int(step), float(rate), float(loss)) for step, rate, loss in state["rows"]]
             done = int(state.get("done", rows[-1][0] if rows else 0))
-            upcoming, decay, given = int(state["next"]), state["decay"], state["given"]
-            given = None if given is None else [float(rate) for rate in given]
+            upcoming, decay, before = int(state["next"]), state["decay"], state["given"]
+            before = None if before is None else [float(rate) for rate in before]
             if decay is not None:  # older states do not say when it was decided
                 start, rate, *decided = decay
                 decay = (int(start), float(rate), int(decided[0] if decided else min(start, done)))
@@ -190,7 +189,7 @@ class Forecaster:
             check.fail("state", state, "must be what state_dict gave")
         if state.get("steps", self.steps) != self.steps:
             check.fail("steps", self.steps, f"must be the {state['steps']} of the training that was saved")
-        self._rows, self._done, self._next, self._decay, self._given = rows, done, upcoming, decay, given
+        self._rows, self._done, self._next, self._decay, self._given = rows, done, upcoming, decay, before
 
     # --- trainers ----------------------------------------------------------------------------------
 
@@ -214,7 +213,7 @@ class Forecaster:
 
 
 def _number(value: Any) -> float:
-    """What a training logs, as a number; NaN if it is none."""
+    """A logged value as a number; NaN if it is not one."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -227,7 +226,7 @@ def leading(rates: Sequence[float]) -> float:
 
 
 def _averaged(rows: Sequence[Row]) -> list[Row]:
-    """Means over MOST_ROWS equal spans of steps (of losses in the logarithm); the last row is as it was."""
+    """Means over MOST_ROWS equal spans of steps (of losses in the logarithm); the last row is kept."""
     step, rate, loss = np.array(rows).T
     _, span, count = np.unique(MOST_ROWS * step // step[-1], return_inverse=True, return_counts=True)
     step, rate, log = (np.bincount(span, weights=column) / count for column in (step, rate, np.log(loss)))
