@@ -8,13 +8,13 @@ floor set by the rate, each at its own pace::
     dv_r/dt = r ε^q / σ (ε^p b^−β − v_r)                          modes; r from a Gamma law
     L       = L₀ n^−f + A n^−a (S + S₀)^−α + B σ Σ_r w_r v_r      loss
 
-Gradients get smaller along the path: noise falls with them, and modes relax faster, since Adam divides by
-their size. To that size the noise of a batch b adds c/b times the signal: the rate η has the effect of
+Gradients shrink along the path: noise falls with them, and modes relax faster, since Adam divides by their
+size. The noise of a batch b adds c/b times the signal to that size: the rate η has the effect of
 ε = η √((1 + c) / (1 + c/b)), with a critical batch c (0: plain SGD, with β = 1). Rates are counted in units
 of the peak, batches in units of the usual one, time in units of the longest run, sizes n of networks in units
 of the largest, so that all numbers are of order one. Over an interval of constant settings the law is solved
-exactly (``over_interval``, ``relax``, ``loss_of``): by a fit for many parameters and runs at once, in NumPy,
-and by the solvers one interval after the other, in JAX.
+exactly (``over_interval``, ``relax``, ``loss_of``): in NumPy for many parameters and runs at once, for fits,
+and in JAX one interval after the other, for the solvers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from optlearn._arrays import Array, Float
 from optlearn._errors import SpecificationError
 
 NODES = 16  # relaxation rates
-STILL = 1e-12  # share of the path so far that an interval adds at least, against 0/0
+STILL = 1e-12  # least share of the path so far that an interval adds, to avoid 0/0
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Parameter:
     Attributes:
         lower, upper: bounds.
         start: where fits begin.
-        log: fitted as its logarithm.
-        spread: what is known beforehand: ``start`` give or take this (in the logarithm if ``log``).
+        log: whether its logarithm is fitted.
+        spread: the prior is ``start`` give or take this (in the logarithm if ``log``).
     """
 
     lower: float
@@ -58,9 +58,9 @@ class Parameter:
 
 
 # Curves of one peak rate and a few shapes say little about the exponents of the rate and about how fast noise
-# relaxes; what they are expected to be was found by fits to, and cross-validation over splits of, curves of
-# public language models, and runs of a GPT (docs/laws.md). How progress follows the rate differs most between
-# networks, from κ = 0.2 to 1.1; held more tightly, it would drive exponents of the noise out of their range.
+# relaxes. Their expected values come from fits to curves of public language models, cross-validated over
+# splits of them, and from runs of a GPT (docs/laws.md). The power of progress differs most between networks,
+# from κ = 0.2 to 1.1; a tighter prior on it would drive exponents of the noise out of their range.
 PARAMETERS: Mapping[str, Parameter] = {
     "floor": Parameter(0.0, np.inf, 1.0),  # L₀
     "amplitude": Parameter(1e-6, 1e6, 0.3, log=True),  # A
@@ -68,21 +68,21 @@ PARAMETERS: Mapping[str, Parameter] = {
     "head_start": Parameter(1e-7, 1.0, 1e-4, log=True, spread=3.0),  # S₀
     "progress_power": Parameter(0.1, 1.6, 0.8, spread=0.3),  # κ
     "noise": Parameter(1e-6, 1e6, 0.1, log=True),  # B
-    "speed": Parameter(1.0, 1e5, 300.0, log=True, spread=2.0),  # mean of r; a fit expects it by its steps
+    "speed": Parameter(1.0, 1e5, 300.0, log=True, spread=2.0),  # mean of r; a fit scales it by its steps
     "shape": Parameter(0.05, 50.0, 0.6, log=True, spread=0.2),  # of the Gamma law of r
     "noise_power": Parameter(0.2, 2.0, 0.75, spread=0.1),  # p
-    # Below 0 everything would relax at once under tiny rates, and an optimum would make use of that.
+    # Below 0 everything would relax at once at tiny rates, and an optimum would exploit that.
     "relaxation_power": Parameter(0.05, 3.0, 0.95, spread=0.05),  # q
     "noise_fall": Parameter(-0.2, 1.5, 0.15, spread=0.03),  # θ
     "critical_batch": Parameter(1e-3, 1e4, 1.0, log=True, spread=2.0),  # c
-    # From 1 of SGD to ½ of Adam, whose steps are as large whatever the batch is.
+    # From 1 for SGD to ½ for Adam, whose steps have the same size for every batch.
     "batch_power": Parameter(0.0, 1.5, 0.75, spread=0.25),  # β
     "floor_power": Parameter(-1.0, 1.0, 0.05),  # f
     "amplitude_power": Parameter(-1.0, 1.0, 0.05),  # a
 }
 NAMES = tuple(PARAMETERS)
 
-# Known laws are special cases, by exponents that are fixed.
+# Known laws are special cases with fixed exponents.
 _PUBLISHED = {"progress_power": 1.0, "noise_power": 1.0, "noise_fall": 0.0}
 LAWS: Mapping[str, Mapping[str, float]] = {
     "general": {},
@@ -90,7 +90,7 @@ LAWS: Mapping[str, Mapping[str, float]] = {
     "sgd": {**_PUBLISHED, "relaxation_power": 1.0},
     "momentum": {**_PUBLISHED, "relaxation_power": 0.05, "shape": 50.0},
 }
-# Parameters that make no difference to networks of one size, and to runs of one batch size.
+# Parameters that have no effect for networks of one size, and for runs of one batch size.
 ONE_SIZE: Mapping[str, float] = {"floor_power": 0.0, "amplitude_power": 0.0}
 ONE_BATCH: Mapping[str, float] = {"critical_batch": 1.0, "batch_power": 1.0}
 
@@ -150,7 +150,7 @@ def over_interval(
     """
     progress = effect ** value["progress_power"] * length
     level = effect ** value["noise_power"] * batch ** -value["batch_power"]
-    # The mean of 1/σ while U + S₀ grows by a share.
+    # The mean of 1/σ while U + S₀ grows by ``share``.
     age, power = path + value["head_start"], 1 + value["noise_fall"]
     share = xp.maximum(effect * length / age, STILL)
     faster = age ** (power - 1) * xp.expm1(power * xp.log1p(share)) / (power * share)
@@ -165,7 +165,7 @@ def relax(modes: Array, level: Array, time: Array, xp: Any) -> Array:
 def loss_of(
     value: Mapping[str, Array], progress: Array, path: Array, noise: Array, size: Array = 1.0
 ) -> Array:
-    """The loss with the weighted sum of modes ``noise``, of a network of a ``size``."""
+    """The loss of a network of a ``size``, from the weighted sum of modes ``noise``."""
     learned = value["amplitude"] * (progress + value["head_start"]) ** -value["exponent"]
     return (
         value["floor"] * size ** -value["floor_power"]
@@ -225,7 +225,7 @@ def loss_after(
 ) -> Float[np.ndarray, "K runs intervals"]:
     """Loss at the end of every interval, for each of K sets of parameters.
 
-    Runs begin untrained, or after what ``state_after`` found.
+    Runs begin untrained, or in the state ``start`` of ``state_after``.
     """
     return _run(parameters, course, start)[0]
 
@@ -246,8 +246,8 @@ def _run(
     path = before[:, 1:2, None] + np.cumsum(moved, axis=2)
     steps, level, time = over_interval(value, effect, course.batches, lengths, path - moved, np)
     progress = before[:, :1, None] + np.cumsum(steps, axis=2)
-    # Modes depend on all intervals before, so only these are a loop, with as little in it as can be: of a
-    # mode a share is kept, and the rest comes from the level.
+    # Only the modes depend on all intervals before, so only they need a loop, and it does little: it keeps a
+    # share of each mode and adds the rest from the level.
     time, level = (np.moveaxis(a, 2, 0)[..., None] for a in np.broadcast_arrays(time, level))
     kept = np.exp(-rates[:, None, :] * time)
     modes = level * (1 - kept)

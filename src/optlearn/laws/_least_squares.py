@@ -16,10 +16,10 @@ from optlearn.laws._law import NAMES, PARAMETERS, Course, Parameter, loss_after
 # Lengths, rates and batches of intervals.
 Run = tuple[np.ndarray, np.ndarray, np.ndarray]
 
-# Until the noise of the curves is known: logarithms of losses that differ by more than this count linearly,
-# not squared (spikes are no evidence).
+# Until the noise of the curves is known, residuals of the log losses above this count linearly, not squared
+# (spikes are no evidence).
 OUTLIER = 1e-3
-# Until the noise is known, being a `spread` off what is expected costs as much as a point off by this.
+# Until the noise is known, a parameter a `spread` off its expectation costs as much as a point off by this.
 PRIOR = 4.5e-3
 STEP = 1e-6  # of finite differences
 EVALUATIONS = 150
@@ -27,9 +27,9 @@ EVALUATIONS = 150
 
 @dataclass(frozen=True)
 class Pull:
-    """What it costs to be k spreads off what is expected, in units of a point that is off by the noise.
+    """Cost of being k spreads off the expected value, in units of a point that is off by the noise.
 
-    Below ``corner`` in proportion to k², beyond it to k, with the slope ``rate``.
+    It grows as k² below ``corner``, and linearly beyond it, with the slope ``rate``.
     """
 
     rate: float
@@ -43,7 +43,7 @@ class Pull:
         return self.rate**2 * (inside + 1 - within)
 
 
-# What is expected is normal, but curves that insist on more than three spreads are believed.
+# The prior is normal, but curves that insist on more than three spreads are believed.
 NORMAL = Pull(3.0, 3.0)
 
 
@@ -64,8 +64,8 @@ class Data:
     Attributes:
         curves: as they were read.
         scale: units.
-        warmup: steps of the linear warm-up, where it was not logged.
-        first: step from which on losses count.
+        warmup: steps of the linear warm-up, if it was not logged.
+        first: first step whose losses count.
         sizes: (curves,) of the networks, in units of the largest; None: one size.
     """
 
@@ -92,7 +92,7 @@ class Data:
         return replace(self, curves=[self.curves[i] for i in indices], sizes=sizes)
 
     def intervals(self, curve: Curve, edges: np.ndarray) -> Run:
-        """A run that was logged, in units of the fit."""
+        """A logged run, in units of the fit."""
         lengths, rates, batches = curve.intervals(edges, self.warmup, self.scale.batch)
         return lengths / self.scale.steps, rates / self.scale.peak, batches
 
@@ -136,7 +136,7 @@ class Data:
         return np.log(np.maximum(at_points, 1e-3 * losses) / losses)
 
     def linear_start(self, parameters: np.ndarray) -> np.ndarray:
-        """The same with the floor, amplitude and noise that fit best, given the others."""
+        """The parameters with the best floor, amplitude and noise, given the others."""
         linear = [NAMES.index(name) for name in ("floor", "amplitude", "noise")]
         columns = []
         for i in linear:
@@ -166,9 +166,9 @@ class Fitter:
     Args:
         data: curves.
         fixed: parameters to keep, by name.
-        expected: what is known of the others beforehand, by name.
-        outlier: size of a residual from which on it counts linearly.
-        prior: size of residuals that being a ``spread`` off what is expected is compared with.
+        expected: priors of the others, by name.
+        outlier: size above which a residual counts linearly.
+        prior: size of the residual that costs as much as being a ``spread`` off the expected value.
     """
 
     _pull = NORMAL
@@ -190,11 +190,11 @@ class Fitter:
         self.precision = np.array([1 / p.spread for p in free])
 
     def on(self, indices: Sequence[int]) -> "Fitter":
-        """The same for some of the curves, maybe more than once."""
+        """This fitter for some of the curves, maybe more than once."""
         return self._like(self.data.only(indices), self.outlier, self.prior)
 
     def informed(self, outlier: float, prior: float = PRIOR) -> "Fitter":
-        """The same, where the noise is known: what an outlier is, and what it costs to be a `spread` off."""
+        """This fitter for known noise, which sets the size of outliers and the cost of a `spread`."""
         return self._like(self.data, outlier, prior)
 
     def _like(self, data: Data, outlier: float, prior: float) -> "Fitter":
@@ -212,25 +212,25 @@ class Fitter:
 
     @property
     def linear(self) -> np.ndarray:
-        """(free,) which of the fitted numbers are logarithms of what the loss is linear in."""
+        """(free,) which fitted numbers are logarithms of parameters that the loss is linear in."""
         return np.isin(self.free, ("amplitude", "noise"))
 
     def unlogged(self, z: np.ndarray) -> np.ndarray:
-        """Fitted numbers z (…, free), but what the loss is linear in instead of its logarithm."""
+        """Fitted numbers z (…, free), without the logarithm where the loss is linear in a parameter."""
         return np.where(self.linear, np.exp(np.where(self.linear, z, 0.0)), z)
 
     def residuals(self, z: np.ndarray) -> np.ndarray:
-        """(K, points + free) of z (K, free): the curves, then spreads off what was known beforehand."""
+        """(K, points + free) residuals of z (K, free): the curves, then spreads off the priors."""
         expected = (z - self._middle) * self.precision
         return np.concatenate([self.data.residuals(self.decode(z)), expected], axis=1)
 
     def uninformed(self, z: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-        """(free,) whether a parameter is where it was expected, and hardly better known than before."""
+        """(free,) whether a parameter is where it was expected, and hardly better known than by its prior."""
         moved = np.abs(z - self._middle) * self.precision
         return (moved < 1) & (np.sqrt(np.diag(covariance)) * self.precision > 0.8)
 
     def jacobian(self, z: np.ndarray) -> np.ndarray:
-        """(points + free, free) by differences, all in one pass through the runs."""
+        """(points + free, free) slopes by differences, all in one pass through the runs."""
         inward = np.where(z + STEP <= self.upper, STEP, -STEP)
         moved = self.residuals(np.concatenate([z[None], z + np.diag(inward)]))
         return ((moved[1:] - moved[0]) / inward[:, None]).T
@@ -243,16 +243,16 @@ class Fitter:
 
     @property
     def pull(self) -> np.ndarray:
-        """(free,) the steepest slope of the cost of what is expected."""
+        """(free,) the steepest slope of the cost of the priors."""
         return self._pull.rate * self.prior**2 * self.precision
 
     @property
     def pull_varies(self) -> np.ndarray:
-        """(free,) mean square of that slope over what parameters may be."""
+        """(free,) mean square of that slope over plausible parameters."""
         return self._pull.mean_square * (self.prior**2 * self.precision) ** 2
 
     def hold(self, z: np.ndarray) -> np.ndarray:
-        """(free,) mean curvature of the cost of what is expected within a spread of z."""
+        """(free,) mean curvature of the cost of the priors within a spread of z."""
         off = (z - self._middle) * self.precision
         above, below = (np.clip((off + way) / self._pull.corner, -1, 1) for way in (1, -1))
         return self.pull * self.precision * (above - below) / 2
@@ -263,7 +263,7 @@ class Fitter:
         return points + expected
 
     def costs(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(K,) the robust cost of the curves, and that of being off what is expected."""
+        """(K,) the robust cost of the curves, and that of the priors."""
         each = self._huber(self.residuals(z) ** 2)[0] / 2
         points = each.shape[1] - len(self.free)
         return each[:, :points].sum(axis=1), each[:, points:].sum(axis=1)
@@ -271,7 +271,7 @@ class Fitter:
     def _huber(self, squares: np.ndarray) -> np.ndarray:
         """(3, …, points + free) twice the cost of squared residuals, with its first two derivatives.
 
-        Large ones count linearly: spikes, and exponents that are not what they usually are.
+        Large residuals count linearly: spikes, and exponents far from their usual values.
         """
         points = squares.shape[-1] - len(self.free)
         limit = np.repeat([self.outlier, self._pull.corner], [points, len(self.free)])

@@ -1,6 +1,6 @@
-"""Logs as text: CSV files, the trainer state of Hugging Face, and what training scripts print.
+"""Logs as text: CSV files, the trainer state of Hugging Face, and printed logs of training scripts.
 
-A line of a printed log counts if it names a step and a number of something that is spelt like a column::
+A line of a printed log counts if it names a step and a number of a quantity that is spelt like a column::
 
     step:125/5100 val_loss:4.6012 train_time:20813ms
     step 1,300 | loss 3.9121 | lr 6.00e-04 | tok/s 181k
@@ -20,7 +20,7 @@ from optlearn._errors import SpecificationError, warn
 from optlearn.laws._curves import LawWarning
 
 DELIMITERS = ",;\t"
-# A number with all that is glued to it, which makes it something else: 12k, 3,6342, 1 000.
+# A number with everything that is glued to it and changes its meaning: 12k, 3,6342, 1 000.
 TOKEN = (
     r"[1-9]\d{0,2}(?:[ \u00a0\u202f]\d{3})+(?![\w.,])"
     r"|[-+]?\.?\d(?:[\w.%]|(?<=[eE])[-+](?=\d)|[,'](?=\d))*|(?:nan|[-+]?inf)(?!\w)"
@@ -30,9 +30,9 @@ PAIR = re.compile(rf"(?<!\w)([A-Za-z]\w* )?([A-Za-z_][\w/.-]*)\s*(?:[:=]\s*|\s+)
 THOUSANDS = re.compile(r"[1-9]\d{0,2}(,\d{3})+", re.ASCII)
 COUNTS = ("step", "batch")
 
-# Without a line end, the last line may be half written, by a run that goes on. It is left out, with a
-# warning, if fields are missing or its last number is shorter than the one before, as a number is that was
-# cut short. So a finished file that lacks only the line end keeps its last line, or loses one point.
+# Without a line end, the last line may be half written by a run in progress. It is left out, with a warning,
+# if fields are missing or if its last number is shorter than the one before, as a number that was cut short
+# would be. So a finished file that lacks only the line end keeps its last line, or loses one point.
 CUT = "{}: line {} has no line end and may be half written: it is left out. If it is whole, add a line end"
 
 Columns = dict[str, np.ndarray]  # of text, blank where nothing was logged
@@ -41,7 +41,7 @@ Columns = dict[str, np.ndarray]  # of text, blank where nothing was logged
 def read_csv(path: Path) -> tuple[Columns, list[int]]:
     """Columns of a CSV file, gzipped or not, and the line of each row.
 
-    Commas, semicolons or tabs separate the fields; comments, after ``#``, may stand above the names.
+    Commas, semicolons or tabs separate the fields; comments, after ``#``, may precede the names.
     """
     try:
         opened = gzip.open if path.suffix.lower() == ".gz" else open
@@ -63,7 +63,7 @@ def read_csv(path: Path) -> tuple[Columns, list[int]]:
     if len(rows) < 2:
         raise SpecificationError(f"{path} must have a line of column names and lines of numbers")
     names = rows[0][1]
-    rows = [(line, row) for line, row in rows if row != names]  # again where a run was resumed
+    rows = [(line, row) for line, row in rows if row != names]  # repeated where a run was resumed
     for line, row in rows:
         if len(row) != len(names):
             raise SpecificationError(f"{path}: line {line} must have {len(names)} fields, got {len(row)}")
@@ -74,7 +74,7 @@ def read_csv(path: Path) -> tuple[Columns, list[int]]:
 def read_trainer_state(path: Path) -> Columns:
     """Columns of the log history in a ``trainer_state.json``.
 
-    Entries with a training loss and those of an evaluation are rows of their own.
+    Entries with a training loss and those of an evaluation are separate rows.
     """
     allowed = f"{path} must be a trainer_state.json with a log_history"
     try:
@@ -94,9 +94,9 @@ def is_text_log(path: Path, words: Mapping[str, str]) -> bool:
 
 
 def read_text(path: Path, words: Mapping[str, str]) -> tuple[Columns, list[int]]:
-    """Columns of the lines that name a step and more of ``words`` (lower case → what it is), and these lines.
+    """Columns of the lines that name a step and more of ``words`` (lower case → kind), and these lines.
 
-    What is named twice in a line has the first number.
+    A word that occurs twice in a line has the first number.
     """
     lines = _lines(path)
     rows = _text_rows(lines, words)
@@ -120,7 +120,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _text_rows(lines: list[str], words: Mapping[str, str]) -> list[tuple[int, dict[str, str]]]:
-    """Numbers of the lines that count, and what they hold, as text."""
+    """Numbers of the lines that count, and their contents, as text."""
     steps = [word for word, what in words.items() if what == "step"]
     rows = []
     for line, text in enumerate(lines, 1):
@@ -131,10 +131,10 @@ def _text_rows(lines: list[str], words: Mapping[str, str]) -> list[tuple[int, di
             if name in words:
                 whole = words[name] in COUNTS and THOUSANDS.fullmatch(token)
                 row.setdefault(name, token.replace(",", "") if whole else token.rstrip("."))
-        # Code that prints such lines is part of some logs; it has no numbers in them.
+        # Some logs contain the code that prints such lines, without numbers.
         if any(name in steps for name in row) and any(name not in steps for name in row):
             rows.append((line, row))
-    # Some lines may call it a step and others an iteration, unless these are two things.
+    # Some lines may say step and others iteration, unless these are two quantities.
     if all(sum(name in steps for name in row) == 1 for _, row in rows):
         rows = [(n, {steps[0] if w in steps else w: x for w, x in row.items()}) for n, row in rows]
     return rows

@@ -1,4 +1,4 @@
-"""The law of mixtures under control: rate and shares as controls, budgets, limits, a start in mid-run."""
+"""Control of the law of mixtures: rate and shares as controls, budgets, limits, a start in mid-run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -49,25 +49,25 @@ if TYPE_CHECKING:
 MEMBERS = 6  # of the ensemble
 INTERVALS = 60
 MODES = ("noise", "memory")  # in the order of ``rates`` and ``weights``
-KNOTS = 16  # of a rate that is to reach the lowest loss of one domain
-# A limit this far below what a domain reaches alone, with the best of these rates, is out of reach.
+KNOTS = 16  # of the rate that is optimised for one domain alone
+# A limit is out of reach below this multiple of the loss that the domain reaches alone, at the best rate.
 REACHED = 0.998
 
 
 class MixtureLaw(System):
     """Losses of a network under its learning rate and the shares of its data.
 
-    Controls and time are in units of the fit; shares come from theirs by ``order``.
+    Controls and time are in units of the fit; ``order`` turns controls into shares.
     ``MixtureFit.problem`` makes problems of it and ``MixtureFit.schedule`` translates their solutions.
 
     Attributes:
         numbers: (n,) parameters of the law.
         rates, weights: (2, NODES) of the modes of noise and of memory.
         given: (settings, knots) slopes and knots of settings that are given as functions of time: a row of
-            knots, then a row of changes of slope for each; empty if none is.
+            knots, then a row of changes of slope for each.
         mixture: domains and names of parameters.
         order: how domains take their shares.
-        fixed: settings that are given, in the order of ``given``: the rate, or all shares.
+        fixed: the given settings, in the order of ``given``: the rate, or all shares.
     """
 
     numbers: Array
@@ -87,7 +87,7 @@ class MixtureLaw(System):
         given: Mapping[str, np.ndarray],
         knots: np.ndarray,
     ) -> "MixtureLaw":
-        """The system of parameters (n,), with settings (knots,) that are given at ``knots``."""
+        """The system of parameters (n,), with settings (knots,) given at ``knots``."""
         nodes = [nodes_of(np.asarray(numbers)[None], layout.names, kind) for kind in ("", "memory_")]
         table = np.stack([knots, *(_hinges(knots, values) for values in given.values())])
         rates, weights = (np.stack([pair[i][0] for pair in nodes]) for i in (0, 1))
@@ -96,7 +96,7 @@ class MixtureLaw(System):
     @property
     @override
     def names(self) -> Mapping[str, int | None]:
-        """Progress and modes of noise and memory of every domain, what was shown of each, and time."""
+        """Progress and modes of noise and memory of every domain, the amount shown of each, and time."""
         losses = len(self.mixture.losses)
         return {
             "progress": losses,
@@ -121,7 +121,7 @@ class MixtureLaw(System):
         return any(name.startswith("share_") for name in self.fixed)
 
     def _settings(self, u: Settings, time: Array) -> dict[str, Array]:
-        """All settings: those that are controlled, and those that are given at a time."""
+        """All settings: the controlled ones, and the values of the given ones at a time."""
         rise = jnp.maximum(time - self.given[0], 0.0)
         return {**u, **{name: (self.given[i + 1] * rise).sum() for i, name in enumerate(self.fixed)}}
 
@@ -218,20 +218,20 @@ def mixture_problem(
         fit: the fitted law.
         steps: of the whole training, warm-up and ``history`` included (default: the longest run's).
         bounds: lowest and highest rate after the warm-up (default: 0 and the peak).
-        robust: minimise the mean over an ensemble of plausible parameters (a number: of so many members),
-            rather than the loss by the best ones, whose errors an optimum would make use of.
+        robust: minimise the mean over an ensemble of plausible parameters (a number: of this many members),
+            rather than the loss at the best ones, whose errors an optimum would exploit.
         weights: domain or target → weight of its final loss (default: the same for all domains).
-        budgets: domain → the largest share of all samples of the whole training that may be of it. A domain
-            of n samples that may be seen e times has the budget e n / (steps × batch).
-        limits: domain or target → the most that its final loss may be.
-        rates: (steps,) given rates, so that shares alone are controlled. What is given counts at the middle
+        budgets: domain → its largest share of all samples of the whole training. A domain of n samples that
+            may be seen e times has the budget e n / (steps × batch).
+        limits: domain or target → upper limit of its final loss.
+        rates: (steps,) given rates, so that only shares are controlled. Given values are read at the middle
             of each interval.
-        shares: domain → (steps,) given shares, so that the rate alone is controlled; one may be left out.
+        shares: domain → (steps,) given shares, so that only the rate is controlled; one may be left out.
         share_bounds: domain → lowest and highest share at any time.
-        history: what is already done: a mapping of ``lr`` and ``share_NAME`` to (done,) numbers, a curve, or
+        history: the steps done: a mapping of ``lr`` and ``share_NAME`` to (done,) numbers, a curve, or
             a schedule in steps (default: a linear warm-up to the upper bound, as long as the curves', on the
             domain that these begin with most).
-        intervals: of constant rate and shares.
+        intervals: number of intervals of constant rate and shares.
         seed: of the ensemble.
     """
     check = Arguments("problem")
@@ -340,9 +340,9 @@ def mixture_problem(
 
 
 def _alone(fit: "MixtureFit", name: str, members: np.ndarray, total: int, low: float, high: float) -> float:
-    """The lowest final loss of a domain if nothing else is ever shown, over rates between a few knots.
+    """The lowest final loss of a domain if nothing else is ever shown, over rates that join a few knots.
 
-    In the law no other share makes more progress, is learned faster or forgotten less.
+    Under the law, no smaller share makes more progress, learns faster or forgets less.
     """
     edges = trial_edges(fit.warmup, total)
     lengths, middles = np.diff(edges) / fit.data.scale.steps, (edges[1:] + edges[:-1]) / 2
@@ -369,8 +369,8 @@ def _alone(fit: "MixtureFit", name: str, members: np.ndarray, total: int, low: f
 
     decays = np.stack([np.minimum(1.0, (1 - np.linspace(0, 1, KNOTS)) / decay) for decay in DECAYS])
     best = decays[finals(lowest + (high - lowest) * decays).argmin()]
-    found = minimize(with_slopes, best, jac=True, bounds=[(1e-5, 1.0)] * KNOTS, method="L-BFGS-B")
-    return float(found.fun)
+    optimum = minimize(with_slopes, best, jac=True, bounds=[(1e-5, 1.0)] * KNOTS, method="L-BFGS-B")
+    return float(optimum.fun)
 
 
 def _order(
@@ -383,7 +383,7 @@ def _order(
 ) -> tuple[ShareOrder, dict[str, float]]:
     """How domains take their shares, and the mean shares that budgets leave for the steps to come.
 
-    ``used``: domain → steps that were of it, of the ``done``.
+    ``used``: domain → its part of the ``done`` steps.
     """
     to_come = {name: float(budget * total - used[name]) / (total - done) for name, budget in budgets.items()}
     check, known = Arguments("problem"), dict(bounds)
@@ -409,7 +409,7 @@ def _order(
 
 
 def _first_shares(domains: Sequence[str], to_come: Mapping[str, float]) -> dict[str, float]:
-    """A first guess: what budgets allow, up to equal shares; the others share the rest."""
+    """First guess: what budgets allow, up to equal shares; domains without a budget split the rest."""
     equal = 1 / len(domains)
     scarce = {name: min(mean, equal) for name, mean in to_come.items()}
     others = max(len(domains) - len(scarce), 1)
@@ -417,7 +417,7 @@ def _first_shares(domains: Sequence[str], to_come: Mapping[str, float]) -> dict[
 
 
 def _shapes(domains: Sequence[str], to_come: Mapping[str, float]) -> dict[str, np.ndarray]:
-    """Shares (2, domains) in both halves: what budgets allow, all along or in the second half."""
+    """Shares (2, domains) in both halves: budgets spent evenly, or in the second half."""
     constant = np.array([*_first_shares(domains, to_come).values()])
     scarce = np.array([name in to_come for name in domains])
     if scarce.all() or not scarce.any():
@@ -448,7 +448,7 @@ def _baseline(order: ShareOrder, halves: Mapping[str, np.ndarray]) -> Baseline:
 
 @dataclass(frozen=True)
 class _Shown:
-    """How much was shown of a domain."""
+    """The amount shown of a domain."""
 
     index: int
 
@@ -463,7 +463,7 @@ def objective_of(layout: Layout, name: str) -> Objective:
 
 
 def history_of(fit: "MixtureFit", history: Any, high: float) -> tuple[np.ndarray, np.ndarray]:
-    """Rates (done,) and shares (done, domains) of the steps that are done.
+    """Rates (done,) and shares (done, domains) of the steps already done.
 
     By default a linear warm-up to the rate ``high``, on the main domains of the curves' first steps.
     """
@@ -486,19 +486,19 @@ def history_of(fit: "MixtureFit", history: Any, high: float) -> tuple[np.ndarray
     known = None if rate is None else as_rates(rate)
     if known is None:
         check.fail("history", list(columns), "must have lr, a rate of at least 0 for each step done")
-    given = {name.removeprefix("share_"): v for name, v in columns.items() if name.startswith("share_")}
-    return known, fit.shares_per_step(given, len(known), "problem: history")
+    past_shares = {name.removeprefix("share_"): v for name, v in columns.items() if name.startswith("share_")}
+    return known, fit.shares_per_step(past_shares, len(known), "problem: history")
 
 
 def _warm_shares(first: np.ndarray) -> np.ndarray:
-    """The warm-up is on the domain that runs begin with: little is learned there of what is scarce."""
+    """The warm-up uses the domain that runs begin with, since it would waste scarce data."""
     return np.eye(len(first))[int(np.argmax(first))]
 
 
 def _given(
     fit: "MixtureFit", rates: Any, shares: Mapping[str, Any] | None, done: int, total: int
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Settings that are given for the steps to come, at knots, in units of the fit."""
+    """Given settings of the steps to come, at knots, in units of the fit."""
     scale, check = fit.data.scale, Arguments("problem")
     knots = np.linspace(0.0, (total - done) / scale.steps, 2)
     if rates is None and shares is None:
@@ -517,7 +517,7 @@ def _given(
     at = np.linspace(done, total - 1, count)
     knots = (at + 0.5 - done) / scale.steps
     values = {name: np.interp(at, np.arange(total), column) for name, column in columns.items()}
-    # A line from 0, a unit of time before, so that the first value is reached by a slope too.
+    # A line from 0, one unit of time earlier, leads to the first value, so that a slope sets it too.
     before = float(knots[0]) - 1.0
     return {name: np.append(0.0, v) for name, v in values.items()}, np.append(before, knots)
 
@@ -527,8 +527,8 @@ def true_mixture(fit: "MixtureFit", solution: Solution | Schedule, history: Any 
 
     Args:
         fit: the fitted law.
-        solution: the solution; its schedule alone does not say which domains its controls are of.
-        history: the argument that the problem was made with; it becomes the schedule's beginning.
+        solution: the solution; its schedule alone does not say which domains its controls belong to.
+        history: the argument that the problem was made with; the schedule begins with it.
     """
     scale = fit.data.scale
     model = solution.problem.model if isinstance(solution, Solution) else None

@@ -1,4 +1,4 @@
-"""Runs on mixtures of data: what was logged of rate, shares and losses, checked, and as intervals."""
+"""Runs on mixtures of data: logged rates, shares and losses, their checks, and intervals."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,18 +14,18 @@ from optlearn.laws._curves import BITS, Curve, best_and_last, check_steps, real
 from optlearn.laws._mixture_law import MixtureRun
 from optlearn.laws._readers import BLANKS, FEW, SPELLINGS, _column, _pick, named_sources, read_table
 
-SUM = 5e-3  # by how much logged shares, which are rounded, may miss 1
-# Columns such as share_python, val/loss_python or train_loss_python; not the extremes that Weights & Biases
-# exports, nor the scale of mixed precision, nor Lightning's two forms of a single loss.
+SUM = 5e-3  # tolerance of the sum of logged shares, which are rounded
+# Columns such as share_python, val/loss_python or train_loss_python, but not the extremes that Weights &
+# Biases exports, the scale of mixed precision, or Lightning's two forms of a single loss.
 _COLUMN = re.compile(
     r"(?:.*/)?(?:(?:val|valid|validation|eval|test|train)_)?(share|loss)[_/]"
     r"(?!(?:scale|step|epoch)$)(.+)(?<!__MIN)(?<!__MAX)"
 )
 _VALIDATION = re.compile(r"(?:.*/)?(?:val|valid|validation|eval|test)[/_]")
-# Rates that differ by less than this share of the largest count as one interval, or as two.
+# Intervals whose rates differ by less than this share of the largest are merged into one, or into two.
 LEVEL, SLOW = 0.04, 0.25
-MOST = 6  # domains: of each pair, two numbers are fitted
-UNEVEN = 1e-3  # shares that differ by less are one
+MOST = 6  # domains; two numbers are fitted for each pair
+UNEVEN = 1e-3  # shares that differ by less count as equal
 
 
 @checked
@@ -38,7 +38,7 @@ class MixtureCurve:
         step: (n,) steps done when a row was logged, increasing.
         rate: (n,) learning rates then.
         shares: domain → (n,) its share of the samples since the row before; they add up to 1.
-        losses: domain → (n,) its loss; NaN where it was not logged. Also of targets, which have no share.
+        losses: domain → (n,) its loss; NaN where it was not logged. Includes targets, which have no share.
     """
 
     name: str
@@ -84,7 +84,7 @@ class MixtureCurve:
                 row = int(np.flatnonzero(~np.isfinite(column))[0])
                 at = f"row {row + 1}" if what == "step" else f"step {self.step[row]:g}"
                 raise SpecificationError(f"{who}: {what} is missing at {at}; it is needed in every row")
-        # Settings and losses may have rows of their own at one step.
+        # Settings and losses may have separate rows at one step.
         check_steps(who, self.step, np.diff(self.step) < 0)
         for name, share in self.shares.items():
             if np.any(share < 0):
@@ -119,7 +119,7 @@ class MixtureCurve:
                     f"{who}: losses must be above 0, but loss_{name} is {loss[row]:g} at step "
                     f"{self.step[row]:g}"
                 )
-        # Whatever is shown, its own loss falls: no order of data raises all of them.
+        # The loss of whatever is shown falls: no order of data raises all losses.
         ends = {
             name: best_and_last(x[np.isfinite(x)]) for name, x in self.losses.items() if name in self.shares
         }
@@ -157,7 +157,7 @@ class MixtureCurve:
 
     @cached_property
     def rates(self) -> Curve:
-        """The same run as one of a single loss: what is asked for is its rates, at the rows with a loss."""
+        """The run as a curve of a single loss, for its rates at the rows with a loss."""
         kept = self.any_loss
         between = (self.step[~kept], self.rate[~kept]) if np.any(~kept) else None
         return Curve(self.name, self.step[kept], self.rate[kept], np.ones(int(kept.sum())), None, between)
@@ -165,14 +165,14 @@ class MixtureCurve:
     def run(
         self, domains: Sequence[str], warmup: float, steps: float, peak: float
     ) -> tuple[MixtureRun, np.ndarray]:
-        """Intervals of constant settings in units of the fit, and those that end where losses were logged.
+        """Intervals of constant settings in units of the fit, and which of them end at logged losses.
 
         Shares are in the order of ``domains``, whatever the order of the columns.
         """
         curve = self.rates
         edges = curve.edges(curve.step, warmup)
         lengths, rates, batches = curve.intervals(edges, warmup, 1.0)
-        held = np.searchsorted(self.step, edges)  # the row that is logged next has the shares until then
+        held = np.searchsorted(self.step, edges)  # the next logged row has the shares up to then
         nodes = np.append(0.0, self.step)
         means = []
         for share in (self.shares[name] for name in domains):
@@ -196,7 +196,7 @@ class MixtureCurve:
 
 
 def merged(rates: np.ndarray, shares: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """First intervals of groups that are one as far as the law can tell; none goes beyond ``ends``."""
+    """First intervals of groups that the law cannot distinguish; no group extends beyond one of ``ends``."""
     starts: list[int] = []
     first = 0
     for end in ends.tolist():
@@ -217,9 +217,9 @@ def merged(rates: np.ndarray, shares: np.ndarray, ends: np.ndarray) -> np.ndarra
 
 
 def read_mixtures(curves: Any) -> list[MixtureCurve] | None:
-    """Curves on mixtures from what a user has, as in ``read_curves``; None if there are no shares in it.
+    """Curves on mixtures from files or tables, as in ``read_curves``; None if they have no shares.
 
-    Where a domain has both, its validation losses are read, unless a run has fewer than 8 of them.
+    If a domain has both kinds of loss, validation losses are read, unless a run has fewer than 8 of them.
     """
     runs = list(_runs(curves))
     with_shares = [
@@ -284,24 +284,24 @@ def _split(name: str, table: Mapping[str, np.ndarray]) -> Iterator[tuple[str, Ma
 
 
 def _columns(table: Mapping[str, Any], kind: str) -> dict[str, dict[bool, str]]:
-    """Domain → whether it is of validation → column, of all columns of a kind: "share" or "loss"."""
-    found: dict[str, dict[bool, str]] = {}
+    """Domain → whether it is a validation column → column, for a kind: "share" or "loss"."""
+    by_domain: dict[str, dict[bool, str]] = {}
     for column in table:
         match = _COLUMN.fullmatch(column.strip())
         if match is not None and match.group(1) == kind:
-            found.setdefault(match.group(2), {})[_VALIDATION.match(column.strip()) is not None] = column
-    return found
+            by_domain.setdefault(match.group(2), {})[_VALIDATION.match(column.strip()) is not None] = column
+    return by_domain
 
 
 def _validated(tables: Sequence[tuple[str, Mapping[str, np.ndarray]]]) -> set[str]:
-    """Domains whose validation losses are read: those that have enough in all runs."""
-    found: list[set[str]] = []
+    """Domains whose validation losses are read: those with enough of them in all runs."""
+    validated: list[set[str]] = []
     for run, table in tables:
         columns = {domain: by.get(True) for domain, by in _columns(table, "loss").items()}
-        found.append(
+        validated.append(
             {d for d, c in columns.items() if c and np.isfinite(_numbers(run, c, table[c])).sum() >= FEW}
         )
-    return set.intersection(*found) if found else set()
+    return set.intersection(*validated) if validated else set()
 
 
 def _mixture_run(run: str, table: Mapping[str, np.ndarray], validated: Collection[str]) -> MixtureCurve:
@@ -318,12 +318,12 @@ def _mixture_run(run: str, table: Mapping[str, np.ndarray], validated: Collectio
     assert rate is not None
     step, (rate, *columns) = _one_row_a_step(step, [rate, *(c for k in numbers.values() for c in k.values())])
     numbers = {kind: {domain: columns.pop(0) for domain in by_domain} for kind, by_domain in numbers.items()}
-    # A logger writes rows of other quantities in between.
+    # Loggers also write rows of other quantities.
     known = np.isfinite(rate) & np.all([np.isfinite(s) for s in numbers["share"].values()], axis=0)
     any_loss = np.any([~np.isnan(x) for x in numbers["loss"].values()], axis=0)
     kept = known | any_loss
     following = np.minimum(np.searchsorted(step[known], step), int(known.sum()) - 1)
-    if known.any():  # losses may have rows of their own
+    if known.any():  # losses may have separate rows
         rate = np.where(np.isnan(rate) & any_loss, np.interp(step, step[known], rate[known]), rate)
     return MixtureCurve(
         run, step[kept], rate[kept],
@@ -336,9 +336,9 @@ def _mixture_run(run: str, table: Mapping[str, np.ndarray], validated: Collectio
 
 
 def _one_row_a_step(step: np.ndarray, columns: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Neighbouring rows of one step as one: trainers log each validation set in a row of its own.
+    """Neighbouring rows of one step merged into one: trainers log each validation set in a separate row.
 
-    Rows that contradict each other are kept, and refused later.
+    Rows that contradict each other are kept, and rejected later.
     """
     if not len(step):
         return step, columns
@@ -365,7 +365,7 @@ def _check_batches(tables: Sequence[tuple[str, Mapping[str, np.ndarray]]]) -> No
 
 
 def _numbers(run: str, column: str, raw: np.ndarray) -> np.ndarray:
-    """Numbers of a column; blanks, and NaN in a frame, are missing, but a written nan is a divergence."""
+    """Numbers of a column; blanks, and NaN in a frame, are missing; a written nan means divergence."""
     if raw.dtype.kind in "US":
         written = [i for i, x in enumerate(raw.tolist()) if x.strip().lower() == "nan"]
         if written:

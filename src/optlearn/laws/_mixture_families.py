@@ -1,10 +1,10 @@
-"""Plans within shapes that people use, the best of given schedules, and the run that would tell most.
+"""Plans within common shapes, the best of given schedules, and the most informative next run.
 
-A free optimum goes where a law is wrong; within a family of few numbers it cannot go far. Schedules of a
-family are evaluated all at once, for all plausible parameters.
+A free optimum goes where a law is wrong; within a family of few numbers it cannot go far. All schedules of a
+family are evaluated at once, for all plausible parameters.
 
-Whoever picks the lowest of many predictions picks an error too, so schedules are ordered by their predicted
-loss plus its standard deviation over plausible parameters.
+The lowest of many predictions tends to be an error, so schedules are ordered by their predicted loss plus its
+standard deviation over plausible parameters.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ class Member:
 
 
 class Candidate(NamedTuple):
-    """A schedule that was given: predicted final losses by domain, their weighted sum, and its error."""
+    """A given schedule: predicted final losses by domain, their weighted sum, and its error."""
 
     name: str
     losses: Mapping[str, float]
@@ -90,18 +90,18 @@ def compare(
         check.fail("schedules", list(schedules), "must be schedules, curves, or pairs of rates and shares")
     runs = [fit.mixture_run(lr, shares, "compare")[0] for lr, shares in pairs]
     finals = fit.finals(runs, fit.draws(draws, seed))
-    found = [
+    candidates = [
         Candidate(
             name,
-            dict(zip(fit.layout.losses, finals[0, i].tolist(), strict=True)),  # by the best parameters
+            dict(zip(fit.layout.losses, finals[0, i].tolist(), strict=True)),  # at the best parameters
             float(finals[0, i] @ weight),
             float((finals[:, i] @ weight).std()),
         )
         for i, name in enumerate(schedules)
     ]
-    found.sort(key=lambda candidate: candidate.objective + candidate.error)
-    fit.warn_beyond(runs[list(schedules).index(found[0].name)])
-    return found
+    candidates.sort(key=lambda candidate: candidate.objective + candidate.error)
+    fit.warn_beyond(runs[list(schedules).index(candidates[0].name)])
+    return candidates
 
 
 def _weights(fit: "MixtureFit", weights: Mapping[str, float] | None, owner: str) -> np.ndarray:
@@ -132,17 +132,17 @@ def family(
     robust: bool | int = True,
     seed: int = 0,
 ) -> list[Member]:
-    """Schedules of common shapes that use up a budget, best first.
+    """Schedules of common shapes that spend a budget, best first.
 
     Args:
-        fit: the fitted law, of two domains or more; what ``domain`` leaves is shared by the others in
-            proportion to their mean shares in the curves.
+        fit: the fitted law, of two domains or more; the others split what ``domain`` leaves, in proportion to
+            their mean shares in the curves.
         domain: the scarce one.
         budget: its share of all samples.
         steps: of the whole training (default: the longest run's).
         bounds: lowest and highest rate.
         weights: of final losses (default: the same for all domains).
-        limits: domain → the most that its final loss may be; what exceeds one is left out.
+        limits: domain → upper limit of its final loss; schedules that exceed one are left out.
         shapes: some of constant, step (one share from a time on), ramp (rising linearly) and two phases.
         decays: shares of training over which a WSD rate falls linearly to the lowest; 1 is a linear decay.
         robust: mean over plausible parameters, rather than the best ones.
@@ -182,34 +182,34 @@ def family(
     ]
     members = fit.draws(DRAWS if robust is True else int(robust) or 1, seed)
     finals = fit.finals([fit.data.planned(schedule) for schedule in schedules], members)
-    found = []
+    kept = []
     for i, (shape, settings, _) in enumerate(trials):
         losses = dict(zip(fit.layout.losses, finals[:, i].mean(axis=0).tolist(), strict=True))
         if any(losses[name] > most for name, most in (limits or {}).items()):
             continue
         objective = finals[:, i] @ weight
-        found.append(
+        kept.append(
             Member(shape, settings, schedules[i], losses, float(objective.mean()), float(objective.std()))
         )
-    if not found:
+    if not kept:
         raise SpecificationError(f"limits {dict(limits or {})} are kept by no schedule of the family")
-    return sorted(found, key=lambda member: member.objective + member.error)
+    return sorted(kept, key=lambda member: member.objective + member.error)
 
 
 def share_shapes(shape: str, budget: float) -> list[tuple[dict[str, float], Any]]:
-    """Settings of a shape with shares as functions of the share x of training, all of one budget."""
+    """Settings of a shape, with the share as a function of the part x of training, for one budget."""
     if shape == "constant":
         return [({"share": budget}, lambda x: np.full_like(x, budget))]
     if shape == "ramp":
         top = min(2 * budget, 1.0)
         return [({"share": top}, lambda x: budget + (top - budget) * (2 * x - 1))]
-    found: list[tuple[dict[str, float], Any]] = []
+    shapes: list[tuple[dict[str, float], Any]] = []
     for level in LEVELS:
         if level <= budget:
             continue
         if shape == "step":
             start = 1 - budget / level
-            found.append(
+            shapes.append(
                 ({"share": level, "start": start}, lambda x, s=start, p=level: np.where(x > s, p, 0.0))
             )
             continue
@@ -218,13 +218,13 @@ def share_shapes(shape: str, budget: float) -> list[tuple[dict[str, float], Any]
             start = 1 - (1 - part) * budget / level
             before = part * budget / start
             if before < level:
-                found.append(
+                shapes.append(
                     (
                         {"share": level, "start": start, "before": before},
                         lambda x, s=start, p=level, b=before: np.where(x > s, p, b),
                     )
                 )
-    return found
+    return shapes
 
 
 def trial_edges(warmup: int, total: int) -> np.ndarray:
@@ -244,11 +244,11 @@ def schedule_of(
     low: float,
     high: float,
 ) -> Schedule:
-    """The schedule of a WSD rate and a share that is a function of the share of training.
+    """The schedule of a WSD rate and a share that is a function of the part of training done.
 
     Shares are means over intervals, so budgets are kept exactly.
     """
-    # The mean of the share over each interval, by a fine grid of steps.
+    # The mean of the share over each interval, from its values at every step.
     step = np.arange(total) + 0.5
     of_step = np.clip(share(step / total), 0.0, 1.0)
     of_step *= min(1.0, budget * total / max(of_step.sum(), 1e-300))  # a step may begin within a step
@@ -275,7 +275,7 @@ def next_mixture_pilot(
     domain: str | None = None,
     budget: float | None = None,
 ) -> Schedule:
-    """The schedule to run next, so that the best one becomes best known; see ``next_pilot``.
+    """The most informative schedule to run next; see ``next_pilot``.
 
     Candidates are those of ``family``. By default the scarce domain is the one with the smallest mean share
     in the curves, and the budget is that share.

@@ -1,4 +1,4 @@
-"""Fit the law of mixtures to runs with several losses; what the fit can then tell."""
+"""Fit the law of mixtures to runs with several losses, and use the fit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 DRAWS = 32
 FIRST = 0.3  # share of the shortest run before which losses follow no law
 WANDERING = 2.0
-BEYOND = 0.1  # by how much a share may be beyond those of the curves before a warning is due
-ALIKE = 0.02  # shares that never differ by more say nothing of what a share does
+BEYOND = 0.1  # a share this far beyond those of the curves calls for a warning
+ALIKE = 0.02  # shares that never differ by more do not show the effect of a share
 
 
 def fit_mixture(
@@ -82,8 +82,8 @@ def fit_mixture(
         MixtureData(curves, layout, scale, float(warmup), float(first_step)), dict(fixed or {})
     )
     first = fitter.from_starts(starts, seed)
-    # Domains differ in noise; and its size says what an outlier is, and how much is learned beyond what was
-    # expected, as for the law of one loss.
+    # Domains differ in noise. Its size defines outliers, and the weight of curves beside the expectations, as
+    # for the law of one loss.
     sizes = {
         name: robust_size(fitter.data.residuals_of(first.parameters[None], name)[0]) for name in layout.losses
     }
@@ -91,7 +91,7 @@ def fit_mixture(
     weights = {name: float(np.clip(middle / size, 0.3, 3.0)) for name, size in sizes.items()}
     fitter = MixtureFitter(replace(fitter.data, weights=weights), fitter.fixed, OUTLYING * middle, PRIOR)
     guess = MixtureFit(fitter, fitter.from_start(first.parameters), "mixture")
-    # Residuals that wander are a law that is off, which is to be believed less than noise of that size says.
+    # Residuals that wander show a wrong law, which deserves less trust than the size of the noise suggests.
     doubt = WANDERING if guess.noise.share > 0.5 else 1.0
     prior = min(doubt * guess.effective_noise, max(guess.point_noise, PRIOR))
     fitter = fitter.informed(fitter.outlier, prior)
@@ -103,12 +103,12 @@ def fit_mixture(
 
 @dataclass(frozen=True, eq=False)
 class MixtureFit(LawFit):
-    """A law of mixtures that was fitted; made by ``fit``."""
+    """A fitted law of mixtures; made by ``fit``."""
 
     fitter: MixtureFitter
 
     most_misfit: ClassVar[float] = 4 * MISFIT
-    # A floor of 0, and a domain that teaches another as much as itself, are no signs of anything wrong.
+    # A floor of 0, or a domain that teaches another as much as itself, is not a sign of an error.
     harmless_at_bounds: ClassVar[tuple[str, ...]] = ("floor_", "transfer_", "kinship_", "noise_", "memory_")
 
     @property
@@ -130,13 +130,13 @@ class MixtureFit(LawFit):
     @property
     @override
     def warmup(self) -> int:
-        """Steps of the warm-up of the curves, logged or not; what is planned has one of that length too."""
+        """Steps of the curves' warm-up, logged or not; planned runs have one of the same length."""
         return round(self.data.warmup or np.median([curve.rates.rise for curve in self.data.curves]))
 
     @property
     @override
     def known_parameters(self) -> Mapping[str, Parameter]:
-        """What there is to know of every parameter beforehand, by name."""
+        """Prior knowledge of every parameter, by name."""
         return self.layout.parameters
 
     @cached_property
@@ -152,7 +152,7 @@ class MixtureFit(LawFit):
 
     @override
     def warn_beyond(self, run: tuple[np.ndarray, ...]) -> None:
-        """Warn as for one loss; and if the rate falls, or shares are or change, as they do in no curve.
+        """Warn as for one loss, and if a fall of the rate, or shares or their falls, go beyond all curves.
 
         Args:
             run: lengths, rates, batches, and shares (intervals, domains) if they are known.
@@ -171,7 +171,7 @@ class MixtureFit(LawFit):
         for i, name in enumerate(self.domains):
             asked, tried = tenths((lengths, rates, batches, shares[0]))[:, i], self.data.shown[:, :, i]
             beyond = max(asked.max() - tried.max(), tried.min() - asked.min())
-            # A share that falls is what is forgotten.
+            # A domain whose share falls is forgotten.
             falls, fallen = ((np.maximum.accumulate(s, axis=-1) - s).max() for s in (asked, tried))
             part, parts = asked.mean(), tried.mean(axis=1)
             if beyond > BEYOND:
@@ -234,7 +234,7 @@ class MixtureFit(LawFit):
     ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Domain → lower and upper end of the central interval of its loss; arguments as in ``predict``.
 
-        It holds what is not known of the parameters, and by how much the law misses the curves that it knows.
+        It includes the uncertainty of the parameters and the misfit of the curves.
         """
         check = Arguments("interval")
         check.level(level)
@@ -244,7 +244,7 @@ class MixtureFit(LawFit):
         course, ends = MixtureCourse.stack([run]), {}
         for name in self.layout.losses:
             losses = losses_after(self.layout, self.draws(draws), course, name)[:, 0, places]
-            # Of few draws other quantiles lie too far inside: 85 instead of 90 % of 32.
+            # With few draws other quantiles lie too far inside: 85 instead of 90 % with 32 draws.
             ends[name] = _central_interval(losses, level, self.typical_misfit[name])
         return ends
 
@@ -282,7 +282,7 @@ class MixtureFit(LawFit):
         return run, np.arange(len(run[0]))
 
     def shares_per_step(self, shares: Mapping[str, Any], steps: int, owner: str) -> np.ndarray:
-        """(steps, domains) checked shares; what one domain lacks to 1 is its share if it is not given."""
+        """(steps, domains) checked shares; a domain that is left out has the rest up to 1."""
         check = Arguments(owner)
         unknown = [name for name in shares if name not in self.domains]
         if unknown:
@@ -300,7 +300,7 @@ class MixtureFit(LawFit):
                 check.fail(
                     f"shares[{name!r}]", column.shape, f"must be one number, or one for each of {steps} steps"
                 )
-            if not np.all((column >= -1e-9) & (column <= 1 + 1e-9)):  # nor is a share that is not a number
+            if not np.all((column >= -1e-9) & (column <= 1 + 1e-9)):  # catches NaN too
                 worst = float(np.ravel(column)[np.abs(np.ravel(column) - 0.5).argmax()])
                 check.fail(f"shares[{name!r}]", worst, "must be at least 0 and at most 1")
             columns[name] = np.broadcast_to(column, (steps,))
@@ -323,23 +323,23 @@ class MixtureFit(LawFit):
 
     @override
     def errors_by_curve(self, curves: Any) -> dict[str, dict[str, dict[str, float]]]:  # type: ignore[override]
-        """The same for every curve and domain; and FinalE, the relative error of the last loss."""
+        """The errors of every curve and domain, and FinalE, the relative error of the last loss."""
         read = read_mixtures(curves)
         if read is None:
             raise SpecificationError("curves must have columns share_NAME and loss_NAME")
-        found: dict[str, dict[str, dict[str, float]]] = {}
+        by_curve: dict[str, dict[str, dict[str, float]]] = {}
         for curve in read:
             run, places = self.mixture_run(curve, None, "errors")
             predicted = self._predicted(run, places, self.optimum.parameters[None])
-            found[curve.name] = {}
+            by_curve[curve.name] = {}
             for name in (name for name in self.layout.losses if name in curve.losses):
                 loss = curve.losses[name][curve.any_loss]
                 kept = np.isfinite(loss) & (curve.rates.step >= self.data.first)
                 if kept.any():
-                    true, told = loss[kept], predicted[name][kept]
-                    final = {"FinalE": float(told[-1] / true[-1] - 1)}
-                    found[curve.name][name] = _metrics(true, told) | final
-        return found
+                    true, forecast = loss[kept], predicted[name][kept]
+                    final = {"FinalE": float(forecast[-1] / true[-1] - 1)}
+                    by_curve[curve.name][name] = _metrics(true, forecast) | final
+        return by_curve
 
     # --- control -----------------------------------------------------------------------------------
 
@@ -379,7 +379,7 @@ class MixtureFit(LawFit):
         return compare(self, schedules, **options)
 
     def family(self, domain: str, budget: float, *arguments: Any, **options: Any) -> "list[Member]":
-        """Schedules of common shapes that use up a budget, best first; see ``family`` for all options."""
+        """Schedules of common shapes that spend a budget, best first; see ``family`` for all options."""
         from optlearn.laws._mixture_families import family
 
         members = family(self, domain, budget, *arguments, **options)
@@ -411,7 +411,7 @@ class MixtureFit(LawFit):
     @checked
     @override
     def plot(self, schedule: Schedule | None = None) -> "Figure":
-        """Losses of each domain with their fit; and a schedule in steps, with its predicted losses."""
+        """Losses of each domain with their fit, and a schedule in steps with its predicted losses."""
         import matplotlib.pyplot as plt
 
         names = self.layout.losses
@@ -447,7 +447,7 @@ class MixtureFit(LawFit):
             for i, name in enumerate(self.domains):
                 share = schedule[f"share_{name}"]
                 axes[-1].stairs(share, schedule.grid, color=f"C{i}", baseline=None, label=f"share of {name}")
-            # Above, since steps at the top and at the bottom leave no place inside.
+            # Above the axes, since steps at the top and at the bottom leave no room inside.
             axes[-1].legend(fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
         else:
             for i, curve in enumerate(self.data.curves):
@@ -463,7 +463,7 @@ class MixtureFit(LawFit):
 
 
 def _central_interval(losses: np.ndarray, level: float, misfit: float) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the interval of losses (draws, points), with what the law misses as a share of the loss."""
+    """Ends of the interval of losses (draws, points), with the ``misfit`` as a share of the loss."""
     ends = [(1 - level) / 2, 0.5, (1 + level) / 2]
     low, middle, high = np.quantile(losses, ends, axis=0, method="weibull")
     missed = norm.ppf((1 + level) / 2) * misfit * middle

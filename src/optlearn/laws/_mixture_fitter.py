@@ -24,11 +24,13 @@ from optlearn.laws._mixture_law import (
 )
 
 OUTLIER = 0.02  # until the noise is known, as for the law of one loss
-# Being a spread off what is expected costs as much as a residual of this size, at first and at most. A law of
-# mixtures misses curves by a percent for thousands of steps, so points tell less than their number.
+# Being a spread off the expected value costs as much as a residual of this size, at first and at most. A law
+# of mixtures misses curves by a percent for thousands of steps, so points carry less information than their
+# number suggests.
 PRIOR = 0.08
-# Being k spreads off costs k² up to so many spreads, and in proportion to k beyond: curves that insist are
-# believed. For the law of one loss the corner is nearer; here many parameters share what curves insist on.
+# Being k spreads off costs k² up to this many spreads, and grows in proportion to k beyond: curves that
+# insist are believed. The law of one loss has its corner at three spreads; here many parameters share what
+# curves insist on.
 CORNER = 2.0
 
 
@@ -40,9 +42,9 @@ class MixtureData:
         curves: as they were read.
         layout: domains and parameters.
         scale: units.
-        warmup: steps of the linear warm-up, where it was not logged.
-        first: step from which on losses count.
-        weights: domain → what its residuals are multiplied by, so that all domains are equally noisy.
+        warmup: steps of the linear warm-up, if it was not logged.
+        first: first step whose losses count.
+        weights: domain → factor of its residuals that makes all domains equally noisy.
     """
 
     curves: Sequence[MixtureCurve]
@@ -58,7 +60,7 @@ class MixtureData:
 
     @cached_property
     def _unique(self) -> tuple[MixtureCourse, np.ndarray]:
-        """Courses that differ, and which of them each curve has: seeds of one schedule share theirs."""
+        """The distinct courses, and which of them each curve has: seeds of one schedule share one."""
         keys = [b"".join(part.tobytes() for part in run) for run, _ in self._runs]
         first = {key: i for i, key in reversed(list(enumerate(keys)))}
         chosen = sorted(first.values())
@@ -72,10 +74,10 @@ class MixtureData:
 
     @cached_property
     def _points(self) -> dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]]:
-        """Domain → of each curve the steps, the intervals that end there, and the losses."""
-        found: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {}
+        """Domain → for each curve its steps, the intervals that end there, and the losses."""
+        points: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {}
         for name in self.layout.losses:
-            found[name] = []
+            points[name] = []
             for curve, (_, ends) in zip(self.curves, self._runs, strict=True):
                 loss = curve.losses[name][curve.any_loss]
                 kept = np.isfinite(loss) & (curve.rates.step >= self.first)
@@ -84,12 +86,12 @@ class MixtureData:
                         f"curve {curve.name!r}: loss_{name} must have at least 3 values from step "
                         f"{self.first:g} on, got {kept.sum()}"
                     )
-                found[name].append((curve.rates.step[kept], ends[kept], loss[kept]))
-        return found
+                points[name].append((curve.rates.step[kept], ends[kept], loss[kept]))
+        return points
 
     @cached_property
     def decays(self) -> bool:
-        """Whether losses were logged at small rates; without them noise is not told from a floor."""
+        """Whether losses were logged at small rates; without them noise and a floor look alike."""
         after = np.concatenate([c.rates.rate[c.rates.from_step(self.first)] for c in self.curves])
         return bool(np.sum(after <= FALLEN * max(float(c.rate.max()) for c in self.curves)) >= LOSSES)
 
@@ -114,7 +116,7 @@ class MixtureData:
         return [loss for name in self.layout.losses for _, _, loss in self._points[name]]
 
     def weight(self, name: str) -> float:
-        """What the residuals of a domain are multiplied by."""
+        """Factor of the residuals of a domain."""
         return self.weights.get(name, 1.0)
 
     def residuals(self, parameters: np.ndarray) -> np.ndarray:
@@ -122,7 +124,7 @@ class MixtureData:
         return np.concatenate([self.residuals_of(parameters, name) for name in self.layout.losses], axis=1)
 
     def residuals_of(self, parameters: np.ndarray, name: str) -> np.ndarray:
-        """The same for one domain."""
+        """The residuals of one domain."""
         course, places = self._unique
         predicted = losses_after(self.layout, parameters, course, name)
         points = self._points[name]
@@ -133,7 +135,7 @@ class MixtureData:
         return self.weight(name) * np.log(ratio)
 
     def linear_start(self, parameters: np.ndarray) -> np.ndarray:
-        """The same with floors and amplitudes that fit best, given the others."""
+        """The parameters with the best floors and amplitudes, given the others."""
         course, places = self._unique
         start = parameters.copy()
         for name in self.layout.losses:
@@ -150,10 +152,10 @@ class MixtureData:
             start[at] = np.maximum(best, [0.0, 1e-3, 1e-3, 1e-3])
         return start
 
-    # --- what was logged and what is planned, in units of the fit -------------------------------------
+    # --- logged and planned runs, in units of the fit --------------------------------------------------
 
     def logged(self, curve: MixtureCurve) -> tuple[MixtureRun, np.ndarray]:
-        """A run that was logged, and the intervals that end where its losses were."""
+        """A logged run, and which of its intervals end at logged losses."""
         return curve.run(self.layout.domains, self.warmup, self.scale.steps, self.scale.peak)
 
     def planned(self, schedule: Schedule) -> MixtureRun:
@@ -223,7 +225,7 @@ class MixtureFitter(Fitter):
 
     @override
     def jacobian(self, z: np.ndarray) -> np.ndarray:
-        """By differences; the loss of a domain depends on few parameters, which are all that is moved."""
+        """Slopes by differences; the loss of a domain depends on few parameters, so only these are moved."""
         names, layout = self.data.layout.names, self.data.layout
         inward = np.where(z + STEP <= self.upper, STEP, -STEP)
         blocks = []

@@ -1,21 +1,21 @@
 """The law of mixtures: how the losses of several domains follow the learning rate and the shares of data.
 
-Every domain d has the progress and the noise of the law of one loss, and a memory: modes of what is not
-known, or forgotten, which are learned while the domain is shown and forgotten while it is not::
+Every domain d has the progress and the noise of the law of one loss, and a memory: modes that are 1 where
+nothing is known. They are learned while the domain is shown and forgotten while it is not::
 
     dS_d/dt  = η^κ Σ_e τ_de p_e                                                 progress; τ_dd = 1
     dv_dr/dt = r η^q (η^p (1 − (1 − n) m_d) / b − v_dr)                         noise; r ~ Gamma
     du_dr/dt = r η^q' (S_d + S₁)^−s [ε_d (r/r̄)^g (1 − m_d)^f (1 − u_dr) − m_d u_dr]   memory; u = 1 at first
     L_d      = L₀_d + A_d (S_d + S₀)^−α_d + B_d Σ_r w_r v_dr + C_d Σ_r w'_r u_dr
 
-p_e are the shares of the domains that are trained on, which add up to one, and m_d = Σ_e k_de p_e is how much
-of what is shown is of domain d or akin to it (k_dd = 1). What is learned fast is forgotten more slowly than
-it is learned (g < 0), and a domain's loss is less noisy while the domain is shown (n < 1). A target that is
+p_e are the shares of the domains that are trained on, which add up to one. m_d = Σ_e k_de p_e is the share of
+the data that belongs to domain d or is akin to it (k_dd = 1). Modes that learn fast forget more slowly than
+they learn (g < 0), and a domain's loss is less noisy while the domain is shown (n < 1). A target that is
 never trained on has neither τ_dd nor k_dd. Units are those of the law of one loss; intervals of constant
 settings are exact.
 
 Parameters are shared by all domains (``SHARED``) or a domain's own (``OWN``, ``PAIRS``), so the loss of a
-domain depends on few of them: the law runs for one domain at a time.
+domain depends on few of them: the law is solved for one domain at a time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,13 +28,13 @@ import numpy as np
 from optlearn._arrays import Array, Float
 from optlearn.laws._law import NODES, Parameter, _gamma_nodes
 
-# Shares are raised to powers below 1, whose slope at 0 is infinite; so large a share smooths it.
+# Shares are raised to powers below 1, whose slope at 0 is infinite; adding this share makes it finite.
 SMOOTH = 1e-3
-# Progress below which memory is no faster still.
+# Progress below which memory does not get faster.
 YOUTH = 0.05
 
-# What the exponents are expected to be was found by cross-validation over designs of six pilots on runs of a
-# small GPT (docs/mixtures.md); speeds and amplitudes depend on the network and its data.
+# The expected exponents come from cross-validation over designs of six pilots on runs of a small GPT
+# (docs/mixtures.md); speeds and amplitudes depend on the network and its data.
 SHARED: Mapping[str, Parameter] = {
     "head_start": Parameter(1e-7, 1.0, 6e-4, log=True, spread=1.0),  # S₀
     "progress_power": Parameter(0.1, 1.6, 0.4, spread=0.07),  # κ
@@ -59,7 +59,7 @@ OWN: Mapping[str, Parameter] = {
     "forgetting": Parameter(1e-4, 10.0, 0.05, log=True, spread=0.5),  # ε
 }
 LINEAR = ("floor", "amplitude", "noise", "memory")  # the loss is linear in them
-# What the modes of noise and of memory depend on; progress moves memory too, by its age.
+# Parameters that the modes of noise and of memory depend on; progress moves memory too, through its age.
 MOVING: Mapping[str, frozenset[str]] = {
     "noise": frozenset(
         {"speed", "shape", "noise_power", "noise_shown", "relaxation_power", "kinship"}
@@ -78,11 +78,11 @@ TARGET_KINSHIP = Parameter(1e-4, 1.0, 0.3, log=True, spread=0.7)
 
 @dataclass(frozen=True)
 class Layout:
-    """Which parameters there are, for domains that are trained on and targets that are not.
+    """The parameters, for domains that are trained on and targets that are not.
 
     Attributes:
         domains: names of the domains that have a share.
-        targets: names of losses of domains that have none.
+        targets: names of domains that have a loss but no share.
     """
 
     domains: tuple[str, ...]
@@ -95,19 +95,19 @@ class Layout:
 
     @cached_property
     def parameters(self) -> Mapping[str, Parameter]:
-        """All parameters, by name: a domain's own end with ``_NAME``, of a pair with ``_NAME_from_OTHER``."""
-        found = dict(SHARED)
+        """All parameters, by name: a domain's own end in ``_NAME``, a pair's in ``_NAME_from_OTHER``."""
+        by_name = dict(SHARED)
         for name in self.losses:
-            found |= {f"{own}_{name}": parameter for own, parameter in OWN.items()}
+            by_name |= {f"{own}_{name}": parameter for own, parameter in OWN.items()}
             target = name in self.targets
             for other in self.domains:
                 if other != name:
-                    found[f"transfer_{name}_from_{other}"] = TRANSFER
+                    by_name[f"transfer_{name}_from_{other}"] = TRANSFER
                     if target:
-                        found[f"kinship_{name}_from_{other}"] = TARGET_KINSHIP
-                    elif len(self.domains) > 2:  # of two domains, one is all that the other is not
-                        found[f"kinship_{name}_from_{other}"] = KINSHIP
-        return found
+                        by_name[f"kinship_{name}_from_{other}"] = TARGET_KINSHIP
+                    elif len(self.domains) > 2:  # of two domains, each is what the other is not
+                        by_name[f"kinship_{name}_from_{other}"] = KINSHIP
+        return by_name
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -128,7 +128,7 @@ class Layout:
         return [i for i, name in enumerate(self.names) if name in own or (name in shared and name in SHARED)]
 
     def values(self, parameters: Array, loss: str) -> dict[str, Any]:
-        """Parameters (…, n) of one domain by their short names; of pairs, lists over ``domains``."""
+        """Parameters (…, n) of one domain by their short names; those of pairs are lists over ``domains``."""
         at = {name: i for i, name in enumerate(self.names)}
         value: dict[str, Any] = {name: parameters[..., at[name]] for name in SHARED}
         value |= {name: parameters[..., at[f"{name}_{loss}"]] for name in OWN}
@@ -141,7 +141,7 @@ class Layout:
         return value
 
     def all_values(self, parameters: Array, xp: Any) -> dict[str, Any]:
-        """Parameters (n,) of all losses: own ones as (losses,), of pairs lists of these over domains."""
+        """Parameters (n,) of all losses: own ones (losses,), and for pairs lists of them over domains."""
         at = {name: i for i, name in enumerate(self.names)}
         known = xp.concatenate([parameters, xp.asarray([0.0, 1.0])])
         value: dict[str, Any] = {name: parameters[at[name]] for name in SHARED}
@@ -173,7 +173,7 @@ def seen(weights: Sequence[Array], shares: Sequence[Array]) -> Array:
 
 
 def shown_of(value: Mapping[str, Any], shares: Sequence[Array], xp: Any) -> Array:
-    """How much of what is shown is of a domain or akin to it, m."""
+    """Share of the data that belongs to a domain or is akin to it, m."""
     return xp.clip(seen(value["kinship"], shares), 0.0, 1.0)
 
 
@@ -185,9 +185,9 @@ def noise_level(value: Mapping[str, Any], eta: Array, shown: Array) -> Array:
 def memory_rates(
     value: Mapping[str, Any], eta: Array, shown: Array, age: Array, rates: Array
 ) -> tuple[Array, Array]:
-    """(…, modes) levels that the memory of a domain relaxes to, and how fast.
+    """(…, modes) levels that the memory of a domain relaxes to, and its relaxation rates.
 
-    ``age`` is the domain's progress in the middle of the interval, ``rates`` (…, modes) those of the modes.
+    ``age`` is the domain's progress in the middle of the interval; ``rates`` (…, modes) belong to the modes.
     """
     forgotten = (value["forgetting"] * smooth_power(1 - shown, value["forgetting_power"]))[..., None]
     mean = _as_mode(value["memory_speed"])
@@ -203,7 +203,7 @@ def _as_mode(value: Any) -> Any:
 
 
 def loss_of(value: Mapping[str, Any], progress: Array, noise: Array, forgotten: Array) -> Array:
-    """The loss of a domain: after a progress, with weighted sums of its modes of noise and memory."""
+    """The loss of a domain, from its progress and the weighted sums of its modes of noise and memory."""
     left = (progress + value["head_start"]) ** -value["exponent"]
     base = value["floor"] + value["amplitude"] * left
     return base + value["noise"] * noise + value["memory"] * forgotten
@@ -253,7 +253,7 @@ class MixtureCourse:
         def padded(column: int) -> np.ndarray:
             parts = [run[column] for run in runs]
             fill = [(0, 0)] * (parts[0].ndim - 1)
-            # A length of 0 after the end, whatever the settings there.
+            # Intervals after the end have length 0, whatever their settings.
             return np.stack(
                 [
                     np.pad(part, [(0, size - len(part)), *fill], mode="edge" if column else "constant")
@@ -279,8 +279,8 @@ def run_domain(
 
     The last state (K, runs, 1 + 2 NODES) is progress, modes of noise and modes of memory.
 
-    Most of K sets of parameters that a fit asks for differ in one number, on which one kind of modes or
-    neither depends: each kind runs once for sets that are alike in what it depends on.
+    Most of the K sets of parameters in a fit differ in one number, on which one kind of modes or neither
+    depends: each kind is solved once for all sets that agree in its parameters.
     """
     value = layout.values(parameters[:, None, None, :], loss)
     shares = [course.shares[None, :, :, e] for e in range(len(layout.domains))]
@@ -325,7 +325,7 @@ def _run_memory(
     age: np.ndarray,
     course: MixtureCourse,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same of the memory, of a domain whose progress is ``age`` in the middle of every interval."""
+    """The same for the memory of a domain whose progress is ``age`` in the middle of every interval."""
     rates, weights = nodes_of(parameters, layout.names, "memory_")
     shown = shown_of(value, shares, np)
     level, pace = memory_rates(value, course.rates, shown, age, rates[:, None, None, :])
@@ -337,7 +337,7 @@ def _relaxed(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(K, runs, intervals) weighted sums of modes that relax to levels, and (K, runs, NODES) the last modes.
 
-    Modes depend on all intervals before, so these alone are a loop.
+    Only the modes depend on all intervals before, so only they need a loop.
     """
     left = np.exp(-time)
     mode, total = np.broadcast_to(first, (*left.shape[:2], NODES)).copy(), np.empty(left.shape[:3])

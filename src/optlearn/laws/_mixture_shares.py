@@ -1,15 +1,15 @@
-"""Shares of domains from controls with bounds of their own: shares add up to one whatever the controls are.
+"""Shares of domains from independently bounded controls: shares add up to one whatever the controls are.
 
-Domains take their shares one after the other, within their bounds l and u and what those after them need; the
-last has what is left::
+Domains take their shares one after the other, within their bounds l and u and those of the domains after
+them; the last takes the rest::
 
     low_k  = max(l_k, left_k − Σ_{j>k} u_j)
     high_k = min(u_k, left_k − Σ_{j>k} l_j)          left_k = 1 − Σ_{j<k} share_j
     share_k = low_k + part_k (high_k − low_k)
 
 Where ``low`` and ``high`` do not depend on the shares before, the share itself is the control, and budgets
-are linear in it; else ``part``, from 0 to 1, is. A solver that tries any controls within their bounds, and
-the certificate's search for better ones, then never leaves what makes sense.
+are linear in it; otherwise ``part``, from 0 to 1, is. Every control within its bounds is then feasible, both
+for a solver and for the certificate's search for better ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ EQUAL = 1e-9
 
 
 class _End(NamedTuple):
-    """An end of the range of a share: a number, what is left less a number, or the stricter of both."""
+    """An end of the range of a share: a number, the rest less a number, or the stricter of both."""
 
     bound: float
     kept_back: float
@@ -63,7 +63,7 @@ class ShareOrder:
     """Domains in the order in which they take their shares, with bounds.
 
     Attributes:
-        bounds: (domain, lowest, highest share), of the last one too.
+        bounds: (domain, lowest, highest share), including the last one.
     """
 
     bounds: tuple[tuple[str, float, float], ...]
@@ -75,9 +75,9 @@ class ShareOrder:
         bounds: Mapping[str, tuple[float, float]],
         scarce: Sequence[str] = (),
     ) -> "ShareOrder":
-        """Domains with a highest share come first, then those that have a budget, so that most are free.
+        """Domains with a highest share come first, then those with a budget, so that most are free.
 
-        Of two domains, that with a budget: the bounds of both are bounds of one.
+        Of two domains, the one with a budget comes first: the bounds of both are bounds of one.
 
         Args:
             domains: all of them.
@@ -89,7 +89,7 @@ class ShareOrder:
         if sum(low for _, low, _ in every) > 1 + EQUAL or sum(high for _, _, high in every) < 1 - EQUAL:
             raise SpecificationError(f"share_bounds must leave room for shares that add up to 1, got {ends}")
         every.sort(key=lambda turn: (turn[2] >= 1 and len(every) > 2, turn[0] not in scarce, turn[2] >= 1))
-        # The first of those that nothing binds has what the others leave.
+        # The first of the unbound domains takes what the others leave.
         unbound = [turn for turn in every if turn[2] >= 1 and turn[0] not in scarce]
         last = unbound[0] if unbound else every[-1]
         return cls((*(turn for turn in every if turn is not last), last))
@@ -97,7 +97,7 @@ class ShareOrder:
     @cached_property
     def turns(self) -> tuple[_Turn, ...]:
         """How each domain but the last takes its share."""
-        found = []
+        turns = []
         least, most = 1.0, 1.0  # what may be left
         for k, (name, lower, upper) in enumerate(self.bounds[:-1]):
             after = self.bounds[k + 1 :]
@@ -108,14 +108,14 @@ class ShareOrder:
             else:
                 low = _End(lower, taken, lower > least - taken, lower < most - taken - EQUAL)
                 high = _End(upper, needed, upper < most - needed, upper > least - needed + EQUAL)
-            found.append(_Turn(name, low, high))
+            turns.append(_Turn(name, low, high))
             ends = [max(lower, least - taken), min(upper, most - needed)]
             least, most = max(least - ends[1], needed), min(most - ends[0], taken)
-        return tuple(found)
+        return tuple(turns)
 
     @property
     def last(self) -> str:
-        """The domain that has what is left."""
+        """The domain that takes the rest."""
         return self.bounds[-1][0]
 
     @property
@@ -129,24 +129,24 @@ class ShareOrder:
 
     def shares(self, controls: Mapping[str, Array], xp: Any) -> dict[str, Array]:
         """Domain → its share, from the values of the controls."""
-        left, found = 1.0, {}
+        left, shares = 1.0, {}
         for turn in self.turns:
             low = turn.low.at(left, xp.maximum)
             if turn.free:
-                found[turn.name] = low if turn.control is None else controls[turn.control]
+                shares[turn.name] = low if turn.control is None else controls[turn.control]
             else:
                 high = turn.high.at(left, xp.minimum)
-                found[turn.name] = low + controls[f"part_{turn.name}"] * (high - low)
-            left = left - found[turn.name]
-        return {**found, self.last: left}
+                shares[turn.name] = low + controls[f"part_{turn.name}"] * (high - low)
+            left = left - shares[turn.name]
+        return {**shares, self.last: left}
 
     def near(self, wanted: Mapping[str, float]) -> dict[str, float]:
         """Values of the controls whose shares are as near to those wanted as bounds allow."""
-        left, found = 1.0, {}
+        left, values = 1.0, {}
         for turn in self.turns:
             low, high = turn.low.at(left, max), turn.high.at(left, min)
             share = min(max(wanted[turn.name], low), high)
             if turn.control is not None:
-                found[turn.control] = share if turn.free else (share - low) / max(high - low, EQUAL)
+                values[turn.control] = share if turn.free else (share - low) / max(high - low, EQUAL)
             left = left - share
-        return found
+        return values

@@ -1,11 +1,12 @@
-"""What the residuals of a fit say of the noise: how large it is, and how long it is remembered.
+"""The noise behind the residuals of a fit: its size, and how long it is correlated.
 
-Noise along a curve is white, plus a part that is forgotten exponentially with the steps between two points::
+Noise along a curve is white, plus a part whose correlation decays exponentially with the steps between two
+points::
 
     cov(ε_i, ε_j) = s² [(1 − c) δ_ij + c exp(−|step_i − step_j| / m)]
 
-Neighbours that wander together count less than their number. The inverse of the second part is tridiagonal,
-so everything here is linear in the number of points.
+Correlated neighbours count for less than as many independent points. The inverse of the second part is
+tridiagonal, so everything here is linear in the number of points.
 """
 
 from collections.abc import Sequence
@@ -17,13 +18,13 @@ from scipy.optimize import minimize
 
 from optlearn._arrays import Float
 
-# Residuals beyond so many standard deviations count linearly (Huber): spikes are no evidence.
+# Residuals beyond this many standard deviations count linearly (Huber): spikes are no evidence.
 OUTLYING = 2.5
 # Losses that are known better than this share are exact as far as a law can tell.
 EXACT = 1e-6
-# A memory, two more numbers, must gain so much in twice the logarithm of the likelihood (Akaike's criterion).
+# Correlation, two more numbers, must raise twice the log-likelihood by this much (Akaike's criterion).
 EVIDENCE = 4.0
-LOGIT = 8.0  # a share is between those of −LOGIT and LOGIT
+LOGIT = 8.0  # bound of the logit of a share
 GAUSSIAN = 1.4826  # standard deviations in a median absolute deviation
 
 
@@ -39,8 +40,8 @@ class Noise:
     Attributes:
         gaps: (points,) steps since the last point of the same curve; infinite for the first.
         variance: of a point, s².
-        share: of the variance that is remembered, c.
-        memory: steps after which a share 1/e of it is left, m.
+        share: of the variance that is correlated, c.
+        memory: steps after which its correlation is 1/e, m.
     """
 
     gaps: Float[np.ndarray, " points"]
@@ -56,10 +57,10 @@ class Noise:
         prior: Float[np.ndarray, " free"],
         steps: Sequence[np.ndarray],
     ) -> "Noise":
-        """The most likely noise, given that a fit has already moved towards it.
+        """The most likely noise, given that the fit has absorbed some of it.
 
         Restricted maximum likelihood: slow noise looks like a change of the parameters, so the fit has
-        removed some of it, and residuals alone say too little.
+        removed some of it, and the residuals alone underestimate it.
 
         Args:
             residuals: of a fit.
@@ -81,14 +82,14 @@ class Noise:
             log_determinant, products = noise(x)._whitened(both)
             information = products[1:, 1:] + known
             explained = products[0, 1:] @ np.linalg.solve(information, products[0, 1:])
-            # What is expected of a number is worth a point, which pays for that number.
+            # A prior on a number is worth one point, which pays for that number.
             left = max(len(residuals) - int(np.sum(prior == 0)), 1)
             variance = max(products[0, 0] - explained, EXACT**2) / left
             log_information = np.linalg.slogdet(information)[1]
             return log_determinant + log_information + left * np.log(variance), variance
 
         starts = [np.array([logit, at]) for logit in (-2.0, 2.0) for at in (shortest + 1, longest - 1.5)]
-        found = minimize(
+        correlated = minimize(
             lambda x: deviance(x)[0],
             min(starts, key=lambda x: deviance(x)[0]),
             method="Nelder-Mead",
@@ -96,11 +97,11 @@ class Noise:
             options={"xatol": 0.05, "fatol": 0.05, "maxfev": 80},
         ).x
         white = np.array([-np.inf, shortest])
-        best = found if deviance(found)[0] < deviance(white)[0] - EVIDENCE else white
+        best = correlated if deviance(correlated)[0] < deviance(white)[0] - EVIDENCE else white
         return noise(best, deviance(best)[1])
 
     def _bands(self) -> np.ndarray:
-        """(2, points) diagonal and lower diagonal of the inverse of the correlations that are remembered."""
+        """(2, points) diagonal and lower diagonal of the inverse of the exponential correlations."""
         left = np.exp(-self.gaps / self.memory)
         lost = -np.expm1(-2 * self.gaps / self.memory)
         bands = np.zeros((2, len(left)))
@@ -112,7 +113,7 @@ class Noise:
     def _whitened(self, columns: np.ndarray) -> tuple[float, np.ndarray]:
         """Logarithm of the determinant of the correlations R, and columnsᵀ R⁻¹ columns.
 
-        With the inverse A of what is remembered, R⁻¹ = A (c + (1 − c) A)⁻¹.
+        With the inverse A of the exponential correlations, R⁻¹ = A (c + (1 − c) A)⁻¹.
         """
         bands = self._bands()
         mixed = (1 - self.share) * bands

@@ -15,7 +15,7 @@ from optlearn.laws._fit import as_fits
 from optlearn.laws._forecast import Final, forecast, planned_rates
 from optlearn.laws._readers import named_sources, read_curves, read_table, runs_of
 
-DRAWN = 4000  # final losses of each run, from which it is counted how often it is best
+DRAWN = 4000  # final losses drawn of each run, to count how often it is the best
 
 
 class Prospect(NamedTuple):
@@ -38,18 +38,18 @@ def promising(
     rates: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> list[Prospect]:
-    """Unfinished runs, the most promising first; to halve their number, go on with the first half.
+    """Unfinished runs, the most promising first; to halve their number, continue the first half.
 
-    A run that is finished counts with its last loss. One that cannot be forecast, since it diverged, say, or
-    is too short, comes last, with a warning that says why.
+    A finished run counts with its last loss. A run that cannot be forecast, because it diverged or is too
+    short, say, comes last, with a warning that says why.
 
     Args:
-        runs: of networks of any kind, whose losses can be compared, each so far: as in ``fit``.
+        runs: of networks of any kind with comparable losses, each run so far, as in ``fit``.
         steps: of the whole training.
         prior: fits of other runs, as in ``fit``.
         plans: (steps,) rates of the runs, or schedules, by name (default: the best decay of each).
         warmup: steps of a linear warm-up that was not logged.
-        same_unit: losses are in one unit, however different they look.
+        same_unit: losses are known to be in one unit, however different they look.
         rates: for logs without rates, by name of the run, as in ``fit``.
         seed: of the draws.
     """
@@ -74,19 +74,19 @@ def promising(
             finals[run.name] = Final(last, last, last)
             continue
         try:
-            found = forecast(
+            prediction = forecast(
                 run, steps, prior=fits, plan=plan, warmup=warmup, same_unit=same_unit, level=level, seed=seed
             )
         except SpecificationError as error:
             unknown[run.name] = error
         else:
-            finals[run.name] = found.finals["wsd" if plan is None else "planned"]
+            finals[run.name] = prediction.finals["wsd" if plan is None else "planned"]
     if not finals:
         raise next(iter(unknown.values()))
     for name, why in unknown.items():
         warn(f"no forecast of {name!r}, which comes last: {why}", LawWarning)
-    # Errors of runs are taken as independent, which leaves the order more open than it is: much of what is
-    # not known, such as how noise relaxes, is the same for all.
+    # Errors of runs are taken as independent, which overstates the uncertainty of the order: much of it, such
+    # as how noise relaxes, is common to all runs.
     normal = np.random.default_rng(seed).standard_normal((DRAWN, len(finals)))
     reach = norm.ppf((1 + level) / 2)
     middle, low, high = np.array(list(finals.values())).T
@@ -102,7 +102,7 @@ def promising(
 def _read(
     runs: Any, same_unit: bool, rates: Mapping[str, Any] | None
 ) -> tuple[list[Curve], dict[str, SpecificationError]]:
-    """Runs, and what is wrong with those that cannot be read, by name."""
+    """Runs, and the errors of those that cannot be read, by name."""
     good, wrong = [], {}
     for name, run in _each(runs):
         try:
@@ -121,7 +121,7 @@ def _read(
 
 
 def _each(runs: Any) -> Iterator[tuple[str, Any]]:
-    """Names and runs, of which a file may hold several."""
+    """Names and runs; a file may contain several."""
     for name, source in named_sources(runs):
         if isinstance(source, Curve):
             yield source.name, source

@@ -1,4 +1,4 @@
-"""An Optuna pruner: successive halving by where trials will end, not by where they are."""
+"""An Optuna pruner: successive halving by forecast final losses, not by present ones."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,8 +19,8 @@ try:
 except ModuleNotFoundError as error:
     raise missing_extra("optuna", "laws.ForecastPruner") from error
 
-KNOWN = 200  # steps of a trial at which its rates are known, beside those of its losses
-ASKED = 2000  # steps of the training at which rates are asked for
+KNOWN = 200  # steps of a trial at which its rates are passed on, beside those of its losses
+ASKED = 2000  # steps of the training at which ``rate`` is called
 
 
 class ForecastPruner(optuna.pruners.BasePruner):
@@ -28,17 +28,17 @@ class ForecastPruner(optuna.pruners.BasePruner):
 
     Losses are those that a trial reports, ``trial.report(loss, step)``. At each rung a trial goes on if its
     forecast is among the best ``1 / factor`` of all that have come so far; the first always does. From the
-    first rung on, trials that diverge are stopped: those whose last loss is not finite, or four times their
-    lowest. Trials with few losses, or whose losses are not above 0, are left to others; one that cannot be
-    forecast goes on, with a warning.
+    first rung on, trials that diverge are stopped: those whose last loss is not finite, or above four times
+    their lowest. Trials with few losses, or with losses that are not above 0, are not pruned; one that cannot
+    be forecast goes on, with a warning.
 
     Args:
         steps: of the whole training.
         rate: (trial, step) → learning rate after ``step`` steps, for all steps of the training; a trial
-            has its ``params``. It is asked at 2,000 steps at most; in between rates are interpolated.
+            has its ``params``. It is called at 2,000 steps at most; in between rates are interpolated.
         prior: fits of other runs, as in ``laws.fit``.
         rungs: shares of the training at which trials are compared.
-        factor: one of so many goes on.
+        factor: one in so many trials goes on.
     """
 
     @checked
@@ -82,13 +82,13 @@ class ForecastPruner(optuna.pruners.BasePruner):
         return final.loss > at_rung[max(int(len(at_rung) / self.factor), 1) - 1]
 
     def _forecast(self, trial: "optuna.trial.FrozenTrial") -> Final | None:
-        """Where a trial ends under its own rates; None if that cannot be told."""
+        """The forecast final loss of a trial under its own rates; None if there is no forecast."""
         rows = [(s, x) for s, x in sorted(trial.intermediate_values.items()) if np.isfinite(x) and x > 0]
         if len(rows) < LEAST_POINTS:
             return None
         rates = self._rates(trial)
         step, loss = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
-        between = np.setdiff1d(np.round(np.linspace(0, step[-1], KNOWN)), step)  # rates are known there too
+        between = np.setdiff1d(np.round(np.linspace(0, step[-1], KNOWN)), step)  # more rates there
         rates_there = rates[between.astype(int)]
         run = Curve(
             f"trial {trial.number}", step, rates[step.astype(int)], loss, None, (between, rates_there)
@@ -102,17 +102,17 @@ class ForecastPruner(optuna.pruners.BasePruner):
     def _rates(self, trial: "optuna.trial.FrozenTrial") -> np.ndarray:
         """(steps + 1,) rates of a trial."""
         asked = np.unique(np.rint(np.linspace(0, self.steps, ASKED)).astype(int))
-        given = [self.rate(trial, step) for step in asked.tolist()]
-        rates = as_rates(given)
+        returned = [self.rate(trial, step) for step in asked.tolist()]
+        rates = as_rates(returned)
         if rates is None:
-            i = next(i for i, rate in enumerate(given) if as_rates([rate]) is None)
+            i = next(i for i, rate in enumerate(returned) if as_rates([rate]) is None)
             allowed = f"must return a rate of at least 0 (here of trial {trial.number} at step {asked[i]})"
-            Arguments("ForecastPruner").fail("rate", given[i], allowed)
+            Arguments("ForecastPruner").fail("rate", returned[i], allowed)
         return np.interp(np.arange(self.steps + 1), asked, rates)
 
 
 def _diverged(trial: "optuna.trial.FrozenTrial") -> bool:
-    """Whether the last loss of a trial is not finite, or worlds above what they were."""
+    """Whether the last loss of a trial is not finite, or far above its lowest."""
     losses = np.array([loss for _, loss in sorted(trial.intermediate_values.items())])
     if not np.isfinite(losses[-1]):
         return True

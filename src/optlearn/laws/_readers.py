@@ -15,8 +15,8 @@ from optlearn.laws._curves import Curve, as_rates, check_together
 from optlearn.laws._event_files import read_events
 from optlearn.laws._log_files import is_text_log, read_csv, read_text, read_trainer_state
 
-# Spellings of the columns, in lower case and without a run's name or a folder in front; the first that is
-# found.
+# Spellings of the columns, in lower case and without a run's name or a folder in front; the first match is
+# used.
 SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "step": ("step", "steps", "global_step", "trainer/global_step", "_step", "iteration", "iter"),
     "rate": ("lr", "learning_rate", "learning rate", "learning-rate", "rate", "eta"),  # or lr-NAME
@@ -31,7 +31,7 @@ LOSSES = ("validation", "training")
 BLANKS = ("", "NA")  # the second is Keras'
 MISSING = ("nan", "None", "<NA>")  # in a frame
 BLANK_WORDS = ("none", "null", "n/a", "<na>")  # in a CSV file, in lower case
-FEW = 8  # validation losses of a run, below which the training loss is taken
+FEW = 8  # validation losses of a run, below which training losses are read
 WORDS = {word: what for what, words in SPELLINGS.items() for word in words}
 EVENTS = "tfevents"
 TRAINER_STATE = "trainer_state.json"
@@ -42,15 +42,15 @@ Source = Any  # a path, a pandas frame, or a mapping from columns to numbers
 
 
 def read_curves(curves: Any, same_unit: bool = False, rates: Mapping[str, Any] | None = None) -> list[Curve]:
-    """Curves from what a user has.
+    """Loss curves from files and tables.
 
     Args:
         curves: a folder (a run for every log in it: CSV, gzipped or not, TensorBoard, trainer_state.json,
             .txt or .log), a mapping from names to files, pandas frames or mappings of columns, one such table
             alone, a list of files, or curves that were read before. Event files in one folder are one run,
             and so are the checkpoints of one trainer. Runs are named by their files, or the folders of
-            these, with the folders above where names would be the same. Where there are both, validation
-            losses are read, unless a run has fewer than 8 of them.
+            these, with the folders above where names would be the same. If a log has both, validation losses
+            are read, unless a run has fewer than 8 of them.
         same_unit: losses are known to be of one kind and in one unit.
         rates: for logs without rates, by name of the run: a rate for every step from the first, or a function
             of the steps done.
@@ -59,7 +59,7 @@ def read_curves(curves: Any, same_unit: bool = False, rates: Mapping[str, Any] |
     for name, source in named_sources(curves):
         parts += [source] if isinstance(source, Curve) else runs_of(name, read_table(name, source))
     tables = [part for part in parts if isinstance(part, _Part)]
-    # Losses of one kind for all runs.
+    # All runs need losses of the same kind.
     often = all(part.logged("validation") >= FEW for part in tables)
     kinds = LOSSES if often else LOSSES[::-1]
     read = [part.curve(kinds, rates or {}) if isinstance(part, _Part) else part for part in parts]
@@ -70,13 +70,13 @@ def read_curves(curves: Any, same_unit: bool = False, rates: Mapping[str, Any] |
 
 
 def named_sources(curves: Any) -> Iterator[tuple[str, Source]]:
-    """Names and sources; files are named by the shortest ends of their paths that tell them apart."""
-    found = list(_sources(curves))
-    paths = {name.absolute().parts for name, _ in found if isinstance(name, Path)}
+    """Names and sources; files are named by the shortest distinct ends of their paths."""
+    sources = list(_sources(curves))
+    paths = {name.absolute().parts for name, _ in sources if isinstance(name, Path)}
     ends = Counter(parts[-length:] for parts in paths for length in range(1, len(parts) + 1))
-    tables = [name for name, _ in found].count(None)
+    tables = [name for name, _ in sources].count(None)
     numbers = iter(range(1, tables + 1))
-    for name, source in found:
+    for name, source in sources:
         if isinstance(name, Path):
             parts = name.absolute().parts
             tails = (parts[-length:] for length in range(1, len(parts) + 1))
@@ -87,7 +87,7 @@ def named_sources(curves: Any) -> Iterator[tuple[str, Source]]:
 
 
 def _sources(curves: Any) -> Iterator[tuple[str | Path | None, Source]]:
-    """What names each run (a name, a path, or None for a table alone), and where it is read from."""
+    """The origin of each run's name (a name, a path, or None for a lone table), and its source."""
     if isinstance(curves, str | PathLike):
         path = Path(curves)
         if not path.exists():
@@ -112,7 +112,7 @@ def _sources(curves: Any) -> Iterator[tuple[str | Path | None, Source]]:
 
 
 def _in_folder(folder: Path) -> Iterator[tuple[Path, Path]]:
-    """The same for the runs in a folder, where several files may be of one run."""
+    """Names and sources of the runs in a folder, where several files may belong to one run."""
     files = [file for file in sorted(folder.rglob("*")) if file.is_file() and _is_log(file)]
     if not files:
         raise SpecificationError(
@@ -126,18 +126,18 @@ def _in_folder(folder: Path) -> Iterator[tuple[Path, Path]]:
     for (home, kind), of_run in runs.items():
         if len(of_run) == 1:
             yield _names_run(of_run[0]), of_run[0]
-        else:  # the last state of a trainer holds the others
+        else:  # the last state of a trainer contains the others
             yield home, home if kind == EVENTS else max(of_run, key=_saved)
 
 
 def _saved(state: Path) -> float:
-    """The step of the checkpoint that a trainer's state is of; infinite for the one at the end."""
+    """The step of the checkpoint of a trainer's state; infinite for the state at the end."""
     checkpoint = CHECKPOINT.fullmatch(state.parent.name)
     return int(checkpoint[1]) if checkpoint else np.inf
 
 
 def _names_run(file: Path) -> Path:
-    """The folder for TensorBoard and trainers, else the file without what it ends in."""
+    """The folder for TensorBoard and trainers, else the file without its endings."""
     if EVENTS in file.name or file.name in (TRAINER_STATE, "metrics.csv"):
         return file.parent
     packed = file.suffix.lower() == ".gz"
@@ -145,14 +145,14 @@ def _names_run(file: Path) -> Path:
 
 
 def _is_table(curves: Any) -> bool:
-    """Whether a mapping holds the columns of one run, rather than runs by their names."""
+    """Whether a mapping contains the columns of one run, rather than runs by name."""
     if not isinstance(curves, Mapping) or not any(_spelt(str(name), "step") for name in curves):
         return False
     return all(isinstance(values, np.ndarray | list | tuple) for values in curves.values())
 
 
 def _is_log(file: Path) -> bool:
-    if file.suffix.lower() in TEXT:  # there are other texts in folders
+    if file.suffix.lower() in TEXT:  # folders also contain other texts
         return is_text_log(file, WORDS)
     return file.name.lower().endswith(TABLES) or EVENTS in file.name or file.name == TRAINER_STATE
 
@@ -169,9 +169,9 @@ def _read_file(path: Path) -> dict[str, np.ndarray]:
 
 
 def _gaps(cells: np.ndarray) -> np.ndarray:
-    """A column of a CSV file, blank where it says that there is nothing.
+    """A column of a CSV file, with words for missing values as blanks.
 
-    ``nan`` is a blank if numbers follow it; a loss that is nan to the end is that of a run that diverged.
+    ``nan`` is a blank if numbers follow it; a loss that is nan to the end shows a run that diverged.
     """
     words = np.char.lower(np.char.strip(cells))
     blank, nan = np.isin(words, BLANK_WORDS), words == "nan"
@@ -182,7 +182,7 @@ def _gaps(cells: np.ndarray) -> np.ndarray:
 
 
 def _of_numbers(path: Path, table: dict[str, np.ndarray], lines: Sequence[int]) -> dict[str, np.ndarray]:
-    """The table of a file, if there are only numbers and blanks in the columns that will be read."""
+    """The table of a file, if the columns that will be read contain only numbers and blanks."""
     prefixes = {column.strip().rpartition(" - ")[0] for column in table}
     for what, prefix in product(("step", "rate", *LOSSES, "batch"), prefixes):
         column = _column(table, what, prefix)
@@ -221,7 +221,7 @@ def read_table(name: str, source: Source) -> dict[str, np.ndarray]:
 
 
 def _blanks(values: np.ndarray) -> np.ndarray:
-    """A column of a frame, where NaN, None and NA are what a blank is in a CSV file, as text."""
+    """A column of a frame as text, with NaN, None and NA as blanks."""
     if values.dtype.kind not in "fO":
         return values
     return np.array(["" if str(x) in MISSING else str(x) for x in values.tolist()], dtype=str)
@@ -230,7 +230,7 @@ def _blanks(values: np.ndarray) -> np.ndarray:
 def runs_of(name: str, table: Mapping[str, np.ndarray]) -> "Iterator[_Part]":
     """The runs in a table.
 
-    One; one for each value of a column run; or one for each column RUN - loss (Weights & Biases).
+    A single run; one for each value of a column run; or one for each column RUN - loss (Weights & Biases).
     """
     of_run = _column(table, "run", "")
     if of_run is not None:
@@ -247,14 +247,14 @@ def runs_of(name: str, table: Mapping[str, np.ndarray]) -> "Iterator[_Part]":
 
 
 class _Part(NamedTuple):
-    """One run in a table: its name, the columns, and what stands before the names of its own."""
+    """One run in a table: its name, the columns, and the prefix of its own columns."""
 
     run: str
     table: Mapping[str, np.ndarray]
     prefix: str
 
     def logged(self, kind: str) -> int:
-        """How many losses of a kind there are."""
+        """Number of logged losses of a kind."""
         raw = _column(self.table, kind, self.prefix)
         return 0 if raw is None else int((~_blank(raw)).sum())
 
@@ -276,10 +276,10 @@ class _Part(NamedTuple):
             raise SpecificationError(
                 f"curve {run!r} must have a column {names}, got {', '.join(table)}{hint}"
             )
-        # A logger writes rows of other quantities in between, with no loss at all, but maybe a rate.
+        # Loggers also write rows of other quantities, with no loss but maybe a rate.
         kept = ~_blank(_column(table, kind, self.prefix))
         rate_only = ~kept & np.isfinite(rate) & np.isfinite(step)
-        if rate_only.any() and not np.isfinite(rate[kept]).any():  # rates in rows of their own
+        if rate_only.any() and not np.isfinite(rate[kept]).any():  # rates in separate rows
             rate = np.where(kept, np.interp(step, *_increasing(step[rate_only], rate[rate_only])), rate)
         rate_only &= ~np.isin(step, step[kept])
         between = (step[rate_only], rate[rate_only]) if rate_only.any() else None
@@ -312,13 +312,13 @@ def _called(run: str, rate: Callable[[float], Any], step: float) -> float:
 
 
 def _increasing(step: np.ndarray, rate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The last rate that was logged at each step."""
+    """Increasing steps, and the last rate logged at each."""
     steps, last = np.unique(step[::-1], return_index=True)
     return steps, rate[::-1][last]
 
 
 def _blank(raw: np.ndarray | None) -> np.ndarray:
-    """(rows,) whether a value was left blank, in contrast to logged as NaN."""
+    """(rows,) whether a value was left blank, rather than logged as NaN."""
     if raw is None or raw.dtype.kind not in "US":
         return np.zeros(0 if raw is None else len(raw), dtype=bool)
     return np.isin(np.char.strip(raw), BLANKS)
@@ -349,7 +349,7 @@ def _pick(run: str, table: Mapping[str, np.ndarray], what: str, prefix: str) -> 
     try:
         if np.iscomplexobj(raw):
             raise TypeError(f"got the complex {raw.tolist()[0]}")
-        values = raw.tolist() if raw.dtype.kind in "US" else raw  # plain text: an error shows what was read
+        values = raw.tolist() if raw.dtype.kind in "US" else raw  # plain text: an error shows the cell
         return np.array([_number(x) for x in values])
     except (TypeError, ValueError, OverflowError) as error:
         what = "loss" if what in LOSSES else what

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from optlearn.laws._fitted_law import LawFit
 
-NOISY = 0.005  # of the loss, of a point, from which on it looks like the loss of a batch
+NOISY = 0.005  # noise of a point, as a share of the loss, above which it seems to be the loss of a batch
 
 
 def summary(fit: "LawFit") -> str:
@@ -43,7 +43,7 @@ def summary(fit: "LawFit") -> str:
 
 
 def figure(fit: "LawFit", schedule: Schedule | None) -> "Figure":
-    """Curves, fit and residuals; and, of a schedule in steps, its rates and predicted loss."""
+    """Curves, fit and residuals; and, for a schedule in steps, its rates and predicted loss."""
     import matplotlib.pyplot as plt
 
     drawn, axes = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
