@@ -190,6 +190,23 @@ def sequences(data, key, count, size):
     return data[starts[:, None] + jnp.arange(size.context + 1)].astype(jnp.int32)
 
 
+def side_by_side(program):
+    """A program for many lanes: all at once on a GPU, on a CPU one after the other.
+
+    A CPU gains nothing from doing them at once, and each number of lanes would be compiled anew.
+    """
+    if jax.default_backend() == "gpu":
+        return jax.jit(jax.vmap(program))
+    compiled = jax.jit(program)
+
+    def run(*lanes):
+        count = len(jax.tree.leaves(lanes)[0])
+        each = [compiled(*jax.tree.map(operator.itemgetter(i), lanes)) for i in range(count)]
+        return jax.tree.map(lambda *parts: jnp.stack(parts), *each)
+
+    return run
+
+
 def train(schedules, seeds, size, log):
     """Train all schedules (name → (steps,) rates) with all seeds at once, and write the log."""
     names = [(name, seed) for seed in range(seeds) for name in schedules]
@@ -214,8 +231,7 @@ def train(schedules, seeds, size, log):
         each = jax.lax.map(lambda key: loss(weights, sequences(test_data, key, size.batch, size), size), keys)
         return each.mean()
 
-    advance = jax.jit(jax.vmap(chunk, in_axes=(0, 0, 0, 0, None)), donate_argnums=(0, 1))
-    test = jax.jit(jax.vmap(tested))
+    advance, test = side_by_side(chunk), side_by_side(tested)
     weights = jax.vmap(lambda s: initial(jax.random.key(1000 + s), size))(seed)
     moments = (jax.tree.map(jnp.zeros_like, weights), jax.tree.map(jnp.zeros_like, weights))
     lane, lanes = np.arange(len(names)), len(names)  # of each run, among those trained side by side
@@ -228,7 +244,8 @@ def train(schedules, seeds, size, log):
         if len(source) != lanes or np.any(source != np.arange(lanes)):  # rates that agreed so far part
             weights, moments = jax.tree.map(operator.itemgetter(source), (weights, moments))
         lanes = len(source)
-        weights, moments = advance(weights, moments, seed[leader], rates[leader, first:step], first)
+        began_at = np.full(lanes, first)
+        weights, moments = advance(weights, moments, seed[leader], rates[leader, first:step], began_at)
         losses = np.asarray(test(weights))[lane]
         for i, (name, s) in enumerate(names):
             for at in range(first + size.log_every // 5, step + 1, size.log_every // 5):
