@@ -214,6 +214,9 @@ def test_logs_may_stand_for_their_fit(fitted, tmp_path):
     assert fit(run, prior=str(tmp_path)).parameters == fit(run, prior=prior).parameters
     with pytest.raises(SpecificationError, match=r"prior must be a fit .* or several, got ..int"):
         forecast(run, STEPS, prior=3)
+    for nowhere in ("", str(tmp_path / "nowhere")):
+        with pytest.raises(SpecificationError, match=f"there is no such file or folder, got '{nowhere}'"):
+            forecast(run, STEPS, prior=nowhere)
 
 
 def test_a_run_that_leaves_the_law_is_told(fitted):

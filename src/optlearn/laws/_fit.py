@@ -153,8 +153,8 @@ def as_fits(prior: Any, **options: Any) -> tuple[LawFit, ...]:
     several = () if prior is None else (prior,) if one else tuple(prior)
     allowed = "must be a fit of laws.fit to curves of one loss, a folder of such curves, or several"
     for each in several:
-        if isinstance(each, str | Path) and not Path(each).exists():
-            Arguments("fit").fail("prior", each, f"{allowed}; there is no such file or folder")
+        if isinstance(each, str | Path) and not (str(each) and Path(each).exists()):
+            Arguments("fit").fail("prior", str(each), f"{allowed}; there is no such file or folder")
     fits = tuple(fit(each, **options) if isinstance(each, str | Path) else each for each in several)
     if not all(type(known) is LawFit for known in fits):  # a law of mixtures is a LawFit too
         kinds = [type(known).__name__ for known in fits]
